@@ -1,0 +1,1 @@
+"""The coordinator: matches slots to workers and serves files. It helps; the chain decides."""

@@ -1,0 +1,114 @@
+"""The submission file: one group of rollouts with its proofs, as Parquet, named by its BLAKE3 hash.
+
+One row a rollout, one row group, three columns, no compression, no nulls, nothing else. The file carries no reward, no
+advantage and no length: whatever a worker could profit from is recomputed by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from blake3 import blake3
+
+from stannary.errors import Malformed
+from stannary.types import Hash
+
+MAX_SUBMISSION_BYTES = 16 << 20
+_FOOTER_LIMIT_BYTES = 1 << 16
+_SCHEMA = pa.schema(
+    [
+        pa.field("prompt_tokens", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        pa.field("completion_tokens", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        pa.field("proof", pa.binary(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One completion of a prompt with the proofs of its generation."""
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+    proofs: tuple[bytes, ...]
+    """One proof of 258 bytes a chunk of 32 completion tokens."""
+
+
+PROOF_BYTES = 258
+
+
+def encode_group(rollouts: Sequence[Rollout]) -> bytes:
+    """Return the submission file of a group."""
+    table = pa.table(
+        [
+            pa.array([list(r.prompt) for r in rollouts], _SCHEMA.field(0).type),
+            pa.array([list(r.completion) for r in rollouts], _SCHEMA.field(1).type),
+            pa.array([b"".join(r.proofs) for r in rollouts], pa.binary()),
+        ],
+        schema=_SCHEMA,
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="NONE", use_dictionary=False, write_statistics=False, store_schema=False)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode_group(data: bytes, group_size: int) -> list[Rollout]:
+    """Read a submission file strictly.
+
+    Raises: Malformed if it is too large, is not exactly this schema, does not hold `group_size` rows, or holds a null.
+    """
+    if not 12 <= len(data) <= MAX_SUBMISSION_BYTES:
+        raise Malformed("submission", expected=f"12 … {MAX_SUBMISSION_BYTES} bytes", got=len(data))
+    footer_bytes = int.from_bytes(data[-8:-4], "little")
+    if data[:4] != b"PAR1" or data[-4:] != b"PAR1" or footer_bytes > min(_FOOTER_LIMIT_BYTES, len(data) - 12):
+        raise Malformed("submission", expected="a Parquet file with a small footer", got=data[-8:])
+    try:
+        file = pq.ParquetFile(
+            pa.BufferReader(data),
+            thrift_string_size_limit=_FOOTER_LIMIT_BYTES,
+            thrift_container_size_limit=1024,
+            page_checksum_verification=False,
+        )
+        _check_footer(file, len(data), group_size)
+        table = file.read(use_threads=False)
+        table.validate(full=True)
+        rows = table.to_pydict()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Malformed("submission", expected="a readable Parquet file", got=str(error)) from error
+    return [_rollout(*row) for row in zip(*(rows[name] for name in _SCHEMA.names), strict=True)]
+
+
+def content_hash(data: bytes) -> Hash:
+    """Return the BLAKE3 hash that names a file."""
+    return Hash(blake3(data).digest())
+
+
+def _check_footer(file: pq.ParquetFile, size_bytes: int, group_size: int) -> None:
+    meta = file.metadata
+    if not file.schema_arrow.equals(_SCHEMA, check_metadata=True):
+        raise Malformed("schema", expected=", ".join(_SCHEMA.names), got=file.schema_arrow.to_string()[:200])
+    if meta.num_rows != group_size or meta.num_row_groups != 1:
+        raise Malformed("rows", expected=f"{group_size} in one row group", got=(meta.num_rows, meta.num_row_groups))
+    for index in range(len(_SCHEMA)):
+        column = meta.row_group(0).column(index)
+        if column.compression != "UNCOMPRESSED" or not 0 <= column.total_uncompressed_size <= size_bytes:
+            raise Malformed(
+                f"column {_SCHEMA.names[index]}",
+                expected=f"uncompressed, at most {size_bytes} bytes",
+                got=(column.compression, column.total_uncompressed_size),
+            )
+        if not 0 <= column.num_values <= size_bytes:
+            raise Malformed(
+                f"column {_SCHEMA.names[index]}", expected="values that fit the file", got=column.num_values
+            )
+
+
+def _rollout(prompt: list[int], completion: list[int], proof: bytes) -> Rollout:
+    if len(proof) % PROOF_BYTES:
+        raise Malformed("proof", expected=f"a multiple of {PROOF_BYTES} bytes", got=len(proof))
+    proofs = tuple(proof[start : start + PROOF_BYTES] for start in range(0, len(proof), PROOF_BYTES))
+    return Rollout(tuple(prompt), tuple(completion), proofs)

@@ -1,0 +1,1 @@
+"""The validator: re-checks submissions and votes on chain."""

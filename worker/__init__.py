@@ -1,0 +1,1 @@
+"""The worker: generates rollouts with the leased policy and proves them."""
