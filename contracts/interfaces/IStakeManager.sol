@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+
+import {Role} from "../types/Enums.sol";
+import {ExitId, PoolId} from "../types/Ids.sol";
+
+/// @title Custody of stake: idle balances, positions in pools, exits, nodes.
+interface IStakeManager {
+    /// @notice A part of a position that is leaving. Slashable until finished.
+    struct Exit {
+        address provider;
+        PoolId pool;
+        Role role;
+        uint64 releaseAt; // fixed when the exit starts
+        uint64 epoch; // of the position; a position slashed to nothing starts a new one
+        uint32 barrier; // steps of the pool that had been opened: all must settle first
+        uint256 shares;
+    }
+
+    event Deposited(address indexed provider, uint256 amount);
+    event Withdrawn(address indexed provider, uint256 amount);
+    event Allocated(
+        PoolId indexed pool, Role indexed role, address indexed provider, uint256 amount, uint256 shares
+    );
+    event ExitStarted(
+        ExitId indexed exitId, PoolId indexed pool, Role role, address indexed provider, uint256 shares, uint64 releaseAt
+    );
+    event ExitFinished(ExitId indexed exitId, address indexed provider, uint256 amount);
+    event NodeAdded(address indexed node, address indexed provider);
+    event NodeRemoved(address indexed node, address indexed provider);
+    event Slashed(
+        PoolId indexed pool, Role role, address indexed provider, bytes32 indexed offence, uint256 bps, uint256 amount
+    );
+
+    /// @notice An amount or a number of shares is zero.
+    error AmountZero();
+
+    /// @notice An address is zero.
+    error AddressZero();
+
+    /// @notice The token did not move what was asked (it takes a fee, for instance).
+    error TransferMismatch(uint256 received, uint256 expected);
+
+    /// @notice The caller has less idle stake than that.
+    error IdleTooLow(address provider, uint256 idle, uint256 wanted);
+
+    /// @notice The pool takes no new stake.
+    error PoolIsClosed(PoolId pool);
+
+    /// @notice The caller agreed to other terms than the pool's.
+    error TermsMismatch(PoolId pool, bytes32 given, bytes32 expected);
+
+    /// @notice The provider holds the other role in this pool.
+    error OtherRoleHeld(PoolId pool, address provider, Role held);
+
+    /// @notice The position would stay below the pool's minimum.
+    error StakeBelowMinimum(PoolId pool, Role role, uint256 active, uint256 minimum);
+
+    /// @notice The pool has as many validators as it can hold.
+    error ValidatorsFull(PoolId pool, uint256 limit);
+
+    /// @notice The position has fewer shares that are not leaving yet.
+    error SharesTooLow(uint256 available, uint256 wanted);
+
+    /// @notice No exit has this number, or it is finished.
+    error UnknownExit(ExitId exitId);
+
+    /// @notice The exit is not due.
+    error ExitNotReleased(ExitId exitId, uint256 releaseAt, uint256 time);
+
+    /// @notice A step opened before the exit began has not settled: the stake may still be slashed for it.
+    error StepsUnsettled(PoolId pool, uint32 settled, uint32 barrier);
+
+    /// @notice The last step that the exit waited for settled too recently: its faults may still be slashed.
+    error SlashWindowOpen(ExitId exitId, uint256 until, uint256 time);
+
+    /// @notice The node serves a provider already.
+    error NodeTaken(address node, address provider);
+
+    /// @notice A provider with stake of its own cannot be a node, nor a node hold stake or nodes.
+    error NodeIsProvider(address account);
+
+    /// @notice The node's consent is past its deadline.
+    error ConsentExpired(uint256 deadline, uint256 time);
+
+    /// @notice The signature is not the node's over this consent.
+    error ConsentInvalid(address node, address provider);
+
+    /// @notice The consent was used before. A new one needs another deadline.
+    error ConsentUsed(bytes32 digest);
+
+    /// @notice The caller is neither the node nor its provider.
+    error NotNodeOwner(address node, address caller);
+
+    /// @notice Only the submission ledger may do this.
+    error NotLedger(address caller);
+
+    /// @notice More than all of a position.
+    error BpsTooHigh(uint256 bps);
+
+    /// @notice The offence was punished before.
+    error OffenceSlashed(bytes32 offence);
+
+    /// @notice Stakes of this block are not settled yet.
+    error BlockNotPast(uint256 blockNumber, uint256 current);
+
+    /// @notice Moves stake tokens of the caller in, as idle stake.
+    function deposit(uint256 amount) external;
+
+    /// @notice Moves idle stake of the caller out.
+    function withdraw(uint256 amount) external;
+
+    /// @notice Puts idle stake of the caller to work in a pool, under the terms with that hash.
+    function allocate(PoolId pool, Role role, uint256 amount, bytes32 termsHash) external;
+
+    /// @notice Starts to take shares of a position out. They count for nothing from now on but stay slashable.
+    function startExit(PoolId pool, Role role, uint256 shares) external returns (ExitId exitId);
+
+    /// @notice Turns a due exit into idle stake of its provider. Anyone may call.
+    function finishExit(ExitId exitId) external;
+
+    /// @notice Makes `node` act for the caller. `signature` is the node's EIP-712 NodeConsent.
+    function addNode(address node, uint256 deadline, bytes calldata signature) external;
+
+    /// @notice Ends a node's service. Its provider or the node itself may call.
+    function removeNode(address node) external;
+
+    /// @notice Burns a part of a position, rounded up; once for each offence. Only the ledger.
+    function slash(PoolId pool, Role role, address provider, uint256 bps, bytes32 offence)
+        external
+        returns (uint256 amount);
+
+    /// @notice Stake that is in no pool.
+    function idleOf(address provider) external view returns (uint256);
+
+    /// @notice A position: its tokens, all its shares, and those of them that are leaving.
+    function positionOf(PoolId pool, Role role, address provider)
+        external
+        view
+        returns (uint256 tokens, uint256 shares, uint256 exitingShares);
+
+    /// @notice Tokens of a position that are not leaving.
+    function activeStakeOf(PoolId pool, Role role, address provider) external view returns (uint256);
+
+    /// @notice The same at the end of a past block.
+    function activeStakeAt(PoolId pool, Role role, address provider, uint256 blockNumber)
+        external
+        view
+        returns (uint256);
+
+    /// @notice Providers with a validator position, in order of first allocation.
+    function validatorsOf(PoolId pool) external view returns (address[] memory);
+
+    /// @notice The same with their active stakes at the end of a past block.
+    function validatorStakesAt(PoolId pool, uint256 blockNumber)
+        external
+        view
+        returns (address[] memory validators, uint256[] memory stakes);
+
+    /// @notice The provider that an account acts for: a node's, itself if it holds stake, else zero.
+    function providerOf(address node) external view returns (address);
+
+    /// @notice A pending exit; all zero if there is none.
+    function exitOf(ExitId exitId) external view returns (Exit memory);
+
+    /// @notice Number of exits started; the highest exit number.
+    function exitCount() external view returns (uint64);
+
+    /// @notice Whether an offence was punished.
+    function isSlashed(bytes32 offence) external view returns (bool);
+
+    /// @notice What a node signs to serve a provider.
+    function consentDigest(address node, address provider, uint256 deadline) external view returns (bytes32);
+
+    /// @notice The token that is staked.
+    function stakeToken() external view returns (IERC20);
+
+    /// @notice Sum of all idle stake and positions. The token balance is never less.
+    function totalHeld() external view returns (uint256);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {PoolId} from "../types/Ids.sol";
+
+/// @notice Beacons and the seeds that follow from them. Nobody chooses one; none carries an identity.
+library Seeds {
+    bytes32 internal constant SEED_BEACON_TAG = keccak256("stannary.beacon.seed.v1");
+    bytes32 internal constant AUDIT_BEACON_TAG = keccak256("stannary.beacon.audit.v1");
+    bytes32 internal constant SLOT_TAG = keccak256("stannary.seed.slot.v1");
+    bytes32 internal constant ROLLOUT_TAG = keccak256("stannary.seed.rollout.v1");
+
+    /// @notice The beacon of a step from the hash of its block.
+    function beacon(bytes32 tag, address ledger, PoolId pool, uint32 step, bytes32 blockHash)
+        internal
+        view
+        returns (bytes32)
+    {
+        return keccak256(abi.encode(tag, block.chainid, ledger, pool, step, blockHash));
+    }
+
+    /// @notice The seed of a slot: which prompt, and the root of its sampling noise.
+    function slotSeed(address ledger, PoolId pool, uint32 step, bytes32 seedBeacon, uint32 slot)
+        internal
+        view
+        returns (bytes32)
+    {
+        return keccak256(abi.encode(SLOT_TAG, block.chainid, ledger, pool, step, seedBeacon, slot));
+    }
+
+    /// @notice The sampling seed of one rollout of a slot.
+    function rolloutSeed(bytes32 seedOfSlot, uint32 rollout) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ROLLOUT_TAG, seedOfSlot, rollout));
+    }
+}

@@ -1,0 +1,108 @@
+"""The golden vectors of the chain: the file is what the libraries compute, and the protocol package agrees with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import chain_vectors
+import pytest
+
+from stannary.merkle import merkle_proof, merkle_root, verify_proof
+from stannary.panel import draw_panel
+from stannary.seeds import StepSeeds, audit_beacon, seed_beacon
+from stannary.structs import Domain, Lease, NodeConsent, Receipt, Request, SignedStruct, Submission, Verdict
+from stannary.types import Address, Hash, Outcome
+from stannary.verdict import pack_outcomes, tally, unpack_outcomes
+
+VECTORS: dict[str, Any] = json.loads(chain_vectors.PATH.read_text(encoding="utf-8"))
+LEDGER = Domain(VECTORS["chainId"], Address(VECTORS["ledger"]))
+STAKE_MANAGER = Domain(VECTORS["chainId"], Address(VECTORS["stakeManager"]))
+
+
+def as_hash(text: str) -> Hash:
+    return Hash(bytes.fromhex(text.removeprefix("0x")))
+
+
+def test_vectors_file_recomputed_is_identical() -> None:
+    assert chain_vectors.PATH.read_text(encoding="utf-8") == chain_vectors.text()
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "domain"),
+    [
+        ("submission", Submission, LEDGER),
+        ("lease", Lease, LEDGER),
+        ("receipt", Receipt, LEDGER),
+        ("verdict", Verdict, LEDGER),
+        ("request", Request, LEDGER),
+        ("nodeConsent", NodeConsent, STAKE_MANAGER),
+    ],
+)
+def test_struct_digest_equals_vector(key: str, kind: type[SignedStruct], domain: Domain) -> None:
+    vector = VECTORS[key]
+    values = [
+        as_hash(value) if isinstance(value, str) and len(value) == 66 else value for value in vector["value"].values()
+    ]
+    assert len(values) == len(fields(kind))
+    struct = kind(*values)
+    assert struct.struct_hash() == as_hash(vector["structHash"])
+    assert struct.digest(domain) == as_hash(vector["digest"])
+
+
+@pytest.mark.parametrize("vector", VECTORS["merkle"], ids=lambda vector: str(len(vector["leaves"])))
+def test_merkle_tree_equals_vector(vector: dict[str, Any]) -> None:
+    leaves = [as_hash(leaf) for leaf in vector["leaves"]]
+    root = as_hash(vector["root"])
+    assert merkle_root(leaves) == root
+    for index, proof in enumerate(vector["proofs"]):
+        hashes = [as_hash(sibling) for sibling in proof]
+        assert merkle_proof(leaves, index) == hashes
+        assert verify_proof(root, leaves[index], index, len(leaves), hashes)
+
+
+def test_beacons_and_seeds_equal_vector() -> None:
+    vector = VECTORS["beacons"]
+    pool, step, block_hash = vector["pool"], vector["step"], as_hash(vector["blockHash"])
+    assert seed_beacon(LEDGER, pool, step, block_hash) == as_hash(vector["seedBeacon"])
+    assert audit_beacon(LEDGER, pool, step, block_hash) == as_hash(vector["auditBeacon"])
+    seeds = StepSeeds(LEDGER, pool, step, as_hash(vector["seedBeacon"]))
+    for slot in vector["slots"]:
+        assert seeds.slot_seed(slot["slot"]) == as_hash(slot["slotSeed"])
+        for rollout, seed in enumerate(slot["rolloutSeeds"]):
+            assert seeds.rollout_seed(slot["slot"], rollout) == as_hash(seed)
+
+
+@pytest.mark.parametrize("vector", VECTORS["panels"])
+def test_panel_draw_equals_vector(vector: dict[str, Any]) -> None:
+    weights = map(int, vector["weights"])
+    candidates = [(Address(who), weight) for who, weight in zip(vector["candidates"], weights, strict=True)]
+    assert draw_panel(candidates, as_hash(vector["auditBeacon"]), vector["size"]) == vector["panel"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["outcomes"], ids=lambda vector: str(len(vector["outcomes"])))
+def test_outcomes_packed_equal_vector(vector: dict[str, Any]) -> None:
+    outcomes = [Outcome(value) for value in vector["outcomes"]]
+    packed = bytes.fromhex(vector["packed"][2:])
+    assert pack_outcomes(outcomes) == packed
+    assert unpack_outcomes(packed, len(outcomes)) == outcomes
+
+
+@pytest.mark.parametrize("vector", VECTORS["tallies"], ids=lambda vector: str(len(vector["votes"])))
+def test_tally_equals_vector(vector: dict[str, Any]) -> None:
+    count = vector["leafCount"]
+    votes = [unpack_outcomes(bytes.fromhex(vote[2:]), count) for vote in vector["votes"]]
+    result = [tally([vote[index] for vote in votes], vector["quorum"]) for index in range(count)]
+    assert pack_outcomes(result) == bytes.fromhex(vector["result"][2:])
+    assert [result.count(Outcome(kind)) for kind in (1, 2, 3)] == [
+        vector["accepted"],
+        vector["rejected"],
+        vector["faulted"],
+    ]
+
+
+def test_tally_vectors_cover_every_result() -> None:
+    large = VECTORS["tallies"][1]
+    undecided = large["leafCount"] - large["accepted"] - large["rejected"] - large["faulted"]
+    assert min(large["accepted"], large["rejected"], large["faulted"], undecided) > 0
