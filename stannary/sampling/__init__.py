@@ -1,0 +1,13 @@
+"""The sampling rule: which token a policy's logits give under a seed. Same integers on every machine.
+
+token = argmax over ids of fp32(logits / T) + gumbel(seed, position, id); ties go to the lowest id.
+Needs numpy only; `stannary.sampling.torch` is the same rule for tensors. Knows nothing of engines or proofs.
+"""
+
+from __future__ import annotations
+
+from stannary.sampling.choice import Gaps, choose, gaps
+from stannary.sampling.noise import gumbel, gumbel_batch, gumbel_table
+from stannary.sampling.philox import SEED_BYTES, philox4x32
+
+__all__ = ["SEED_BYTES", "Gaps", "choose", "gaps", "gumbel", "gumbel_batch", "gumbel_table", "philox4x32"]

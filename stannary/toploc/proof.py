@@ -1,0 +1,48 @@
+"""The proof as bytes: a big-endian u16 modulus and 128 big-endian u16 coefficients, lowest degree first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stannary.errors import ProofError
+from stannary.types import PROOF_CHUNK_TOKENS
+
+CHUNK_TOKENS = PROOF_CHUNK_TOKENS
+TOP_K = 128
+PROOF_BYTES = 2 + 2 * TOP_K
+PRIME = 65497
+"""The field's order; values from here on (NaN patterns) cannot be represented."""
+MODULUS_MIN = (1 << 15) + 1
+"""The published builder searches down to here; anything lower was not built by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One chunk's polynomial. Shapes: coefficients [128] uint32, each below PRIME."""
+
+    modulus: int
+    coefficients: npt.NDArray[np.uint32]
+
+    def to_bytes(self) -> bytes:
+        """The 258 bytes of the published format."""
+        return self.modulus.to_bytes(2, "big") + self.coefficients.astype(">u2").tobytes()
+
+
+def parse(proof: bytes) -> Proof:
+    """Read one proof, refusing whatever the builder cannot have written, before any arithmetic.
+
+    Raises: ProofError on another length, a modulus outside its range, or a coefficient outside the field.
+    """
+    if len(proof) != PROOF_BYTES:
+        raise ProofError(f"proof: expected {PROOF_BYTES} bytes, got {len(proof)}")
+    modulus = int.from_bytes(proof[:2], "big")
+    if not MODULUS_MIN <= modulus <= PRIME:
+        raise ProofError(f"proof modulus: expected {MODULUS_MIN} … {PRIME}, got {modulus}")
+    coefficients = np.frombuffer(proof, dtype=">u2", offset=2).astype(np.uint32)
+    highest = int(coefficients.max())
+    if highest >= PRIME:
+        raise ProofError(f"proof coefficient: expected below {PRIME}, got {highest}")
+    return Proof(modulus=modulus, coefficients=coefficients)

@@ -1,0 +1,240 @@
+"""stannary.sampling: golden vectors, an independent reference, both array libraries bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stannary.errors import OperatorError
+from stannary.sampling import choose, gaps, gumbel, gumbel_batch, gumbel_table, noise, philox4x32
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "sampling.json").read_text())
+SEED = hashlib.sha256(b"a seed").digest()
+
+
+def bits(values: Any) -> list[int]:
+    return np.asarray(values, dtype=np.float32).view(np.uint32).tolist()
+
+
+def reference_index(word: int) -> int:
+    """The rule in plain integers: round to 24 significant bits, nearest even, keep 11 after the first."""
+    if word == 0:
+        return 0
+    drop = max(0, word.bit_length() - 24)
+    word = round(Fraction(word, 1 << drop)) << drop  # round() of a Fraction goes to even
+    octave = word.bit_length() - 1
+    mantissa = (word << 11 >> octave) - (1 << 11)
+    return (octave << 11) + mantissa + 1
+
+
+def reference_noise(seed: bytes, position: int, token: int) -> float:
+    k0, k1, c2, c3 = (int.from_bytes(seed[4 * i : 4 * i + 4], "big") for i in range(4))
+    word = philox4x32((token // 4, position, c2, c3), (k0, k1))[token % 4]
+    return float(gumbel_table()[reference_index(word)])
+
+
+@pytest.mark.parametrize("vector", VECTORS["philox4x32_10"])
+def test_philox_equals_the_known_answers_of_random123(vector: dict[str, list[int]]) -> None:
+    known = {
+        0x00000000: (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
+        0xFFFFFFFF: (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        0x243F6A88: (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    }
+    found = philox4x32(vector["counter"], vector["key"])
+    assert list(found) == vector["words"]
+    assert found == known[vector["counter"][0]]
+
+
+def test_table_equals_its_golden_digest_and_entries() -> None:
+    table = gumbel_table()
+    assert hashlib.sha256(table.tobytes()).hexdigest() == VECTORS["table_sha256"] == noise.TABLE_SHA256
+    assert len(table) == 65538
+    for entry in VECTORS["table"]:
+        assert bits(table[entry["index"]]) == entry["float32_bits"]
+    assert (np.diff(table) < 0).all()
+    assert not table.flags.writeable
+
+
+def test_table_of_another_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = noise._build_table()
+    honest[1234] = np.nextafter(honest[1234], np.float32(0))
+    monkeypatch.setattr(noise, "_build_table", lambda: honest)
+    gumbel_table.cache_clear()
+    with pytest.raises(OperatorError, match="sha256"):
+        gumbel_table()
+    monkeypatch.undo()
+    gumbel_table.cache_clear()
+    gumbel_table()
+
+
+@pytest.mark.parametrize("vector", VECTORS["words"])
+def test_table_index_of_a_word_equals_its_golden_value(vector: dict[str, int]) -> None:
+    assert noise.table_index(np.array([vector["word"]], dtype=np.uint32)).tolist() == [vector["index"]]
+    assert reference_index(vector["word"]) == vector["index"]
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=50))
+def test_table_index_equals_the_integer_rule(words: list[int]) -> None:
+    assert noise.table_index(np.array(words, dtype=np.uint32)).tolist() == [reference_index(w) for w in words]
+
+
+@pytest.mark.parametrize("vector", VECTORS["gumbel"])
+def test_gumbel_equals_its_golden_bits(vector: dict[str, Any]) -> None:
+    found = gumbel(bytes.fromhex(vector["seed"]), vector["position"], vector["vocab"])
+    assert bits(found) == vector["float32_bits"]
+
+
+def test_gumbel_of_a_large_vocabulary_equals_its_golden_digest() -> None:
+    vector = VECTORS["gumbel_large"]
+    found = gumbel(bytes.fromhex(vector["seed"]), vector["position"], vector["vocab"])
+    assert found.dtype == np.float32
+    assert hashlib.sha256(found.astype("<f4").tobytes()).hexdigest() == vector["sha256"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.binary(min_size=32, max_size=32), st.integers(0, 2**32 - 1)), min_size=1, max_size=6),
+    st.integers(1, 40),
+    st.integers(1, 12),
+)
+def test_gumbel_batch_in_any_blocks_equals_the_reference(
+    pairs: list[tuple[bytes, int]], vocab: int, block: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "BLOCK", block)
+        found = gumbel_batch([p[0] for p in pairs], [p[1] for p in pairs], vocab)
+    assert found.tolist() == [[reference_noise(seed, position, i) for i in range(vocab)] for seed, position in pairs]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.binary(min_size=32, max_size=32), st.integers(0, 2**32 - 1), st.integers(1, 300))
+def test_gumbel_by_tensor_operations_equals_numpy(seed: bytes, position: int, vocab: int) -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import gumbel_batch_torch, noise_by_tensor_ops
+
+    cpu = torch.device("cpu")
+    seeds, positions = [seed, SEED], [position, 3]
+    expected = bits(gumbel_batch(seeds, positions, vocab))
+    assert bits(noise_by_tensor_ops(seeds, positions, vocab, cpu).numpy()) == expected
+    assert bits(gumbel_batch_torch(seeds, positions, vocab, cpu).numpy()) == expected
+
+
+def test_gumbel_has_the_distribution_of_its_name() -> None:
+    sample = gumbel_batch([SEED] * 40, range(40), 50_000).reshape(-1).astype(np.float64)
+    euler = 0.5772156649
+    assert abs(sample.mean() - euler) < 4 * math.sqrt(math.pi**2 / 6 / sample.size)
+    for x in (-1.0, 0.0, 1.0, 3.0, 6.0):
+        share = math.exp(-math.exp(-x))
+        assert abs((sample <= x).mean() - share) < 4 * math.sqrt(share * (1 - share) / sample.size) + 2e-4
+
+
+def test_choices_follow_the_softmax() -> None:
+    logits = np.array([2.0, 1.0, 0.0, -1.0], np.float32)
+    count = 20_000
+    drawn = choose(np.tile(logits, (count, 1)), 0.7, gumbel_batch([SEED] * count, range(count), 4))
+    weights = np.exp(logits / 0.7)
+    expected = weights / weights.sum()
+    share = np.bincount(drawn, minlength=4) / count
+    assert (np.abs(share - expected) < 4 * np.sqrt(expected * (1 - expected) / count)).all()
+
+
+@pytest.mark.parametrize("vector", VECTORS["choose"])
+def test_choose_equals_its_golden_token(vector: dict[str, Any]) -> None:
+    logits = np.array(vector["logits_bits"], np.uint32).view(np.float32)
+    drawn = gumbel(bytes.fromhex(vector["seed"]), vector["position"], len(logits))
+    assert int(choose(logits, vector["temperature"], drawn)) == vector["token"]
+
+
+def test_choose_between_equals_takes_the_lowest_id() -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import choose_torch
+
+    scores = np.array([[0, 5, 1, 5, 5], [7, 7, 7, 7, 7]], np.float32)
+    none = np.zeros_like(scores)
+    assert choose(scores, 1.0, none).tolist() == [1, 0]
+    assert choose_torch(torch.from_numpy(scores.copy()), 1.0, torch.from_numpy(none)).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_choose_among_logits_that_are_not_finite_is_refused(bad: float) -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import choose_torch
+
+    scores = np.array([0.0, bad, 1.0], np.float32)
+    with pytest.raises(ValueError, match="finite"):
+        choose(scores, 1.0, np.zeros_like(scores))
+    with pytest.raises(ValueError, match="finite"):
+        choose_torch(torch.from_numpy(scores[None]), 1.0, torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
+def test_choose_at_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature"):
+        choose(np.zeros(3, np.float32), temperature, np.zeros(3, np.float32))
+
+
+def test_choose_of_double_precision_is_refused() -> None:
+    with pytest.raises(ValueError, match="float32"):
+        choose(np.zeros(3, np.float64), 1.0, np.zeros(3, np.float32))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [b"", b"x" * 31, b"x" * 33])
+def test_gumbel_of_a_seed_of_another_length_is_refused(seed: bytes) -> None:
+    with pytest.raises(ValueError, match="32 bytes"):
+        gumbel(seed, 0, 4)
+
+
+@pytest.mark.parametrize("position", [-1, 2**32])
+def test_gumbel_of_a_position_outside_32_bits_is_refused(position: int) -> None:
+    with pytest.raises(ValueError, match="position"):
+        gumbel(SEED, position, 4)
+
+
+def test_gaps_of_honest_tokens_are_zero_and_others_are_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stannary.sampling import choice
+
+    monkeypatch.setattr(choice, "VALUES_A_CHUNK", 250)  # 100 ids: two positions a chunk
+    logits = np.random.default_rng(1).normal(0, 2, (9, 100)).astype(np.float32)
+    drawn = gumbel_batch([SEED] * 9, range(5, 14), 100)
+    tokens = choose(logits, 0.8, drawn)
+    honest = gaps(logits, tokens.tolist(), 0.8, SEED, first_position=5)
+    assert honest.gap.tolist() == [0.0] * 9
+    assert honest.choice.tolist() == tokens.tolist()
+    scores = (logits / np.float32(0.8) + drawn).astype(np.float64)
+    ordered = np.sort(scores, axis=1)
+    assert np.array_equal(honest.margin, ordered[:, -1] - ordered[:, -2])
+    other = [(int(token) + 1) % 100 for token in tokens]
+    assert np.array_equal(
+        gaps(logits, other, 0.8, SEED, first_position=5).gap, ordered[:, -1] - scores[range(9), other]
+    )
+    shifted = gaps(logits, tokens.tolist(), 0.8, SEED, first_position=6)
+    assert (shifted.gap > 0).any()
+
+
+@pytest.mark.parametrize(("tokens", "said"), [([0, 1], "one row a token"), ([0, 1, 7], "ids"), ([0, -1, 2], "ids")])
+def test_gaps_of_tokens_that_do_not_fit_are_refused(tokens: list[int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        gaps(np.zeros((3, 7), np.float32), tokens, 1.0, SEED)
+
+
+def test_gaps_of_logits_that_are_not_finite_are_refused() -> None:
+    logits = np.zeros((2, 5), np.float32)
+    logits[1, 3] = -np.inf
+    with pytest.raises(ValueError, match="finite"):
+        gaps(logits, [0, 3], 1.0, SEED)
+
+
+def test_sampling_and_toploc_import_without_torch() -> None:
+    code = "import sys, stannary.sampling, stannary.toploc; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
