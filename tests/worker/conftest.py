@@ -1,0 +1,39 @@
+"""Tiny policies with fixed random weights, and vLLM run by plan in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from worker.tripwire import write_tiny_policy
+
+PROBE = Path(__file__).with_name("probe_vllm.py")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two untied and two tied policies: untied-a, untied-b, tied-a, tied-b."""
+    root = tmp_path_factory.mktemp("tiny")
+    return {
+        f"{kind}-{name}": write_tiny_policy(root / f"{kind}-{name}", seed, is_tied=kind == "tied")
+        for kind in ("untied", "tied")
+        for name, seed in (("a", 11), ("b", 12))
+    }
+
+
+def run_vllm(plan: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """Run engines and requests by plan (see probe_vllm.py) in a new process and return what they made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.json").write_text(json.dumps(plan))
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, str(PROBE), str(folder / "plan.json"), str(folder / "result.pt")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    return torch.load(folder / "result.pt", weights_only=True)

@@ -1,0 +1,82 @@
+"""What must hold before a worker loads its engine: pool, protocol, node, stake, money for fees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stannary import PROTOCOL_VERSION
+from stannary.chain import Chain
+from stannary.errors import FundsError, OperatorError
+from stannary.types import ZERO_HASH, Address, Phase, Role, parse_address
+from worker.leases import PoolRules, StepFacts
+
+FEE_GAS = 300_000
+"""Gas that a worker's account must be able to pay: a claim of a few leaves, so that earnings can be taken out."""
+_NOBODY = "0x" + "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What was found on chain, all at one block."""
+
+    rules: PoolRules
+    coordinator: Address
+    stake_wei: int
+    fees_wei: int
+
+
+def admit(chain: Chain, pool: int, node: Address) -> Admission:
+    """Read the pool's terms and check that this node may work in it.
+
+    Raises: OperatorError or FundsError that says what to do; Reverted if there is no such pool; Unreachable.
+    """
+    at = chain.frozen()
+    terms = chain.pool_registry.terms_of(pool, at)
+    if terms.protocol_version != PROTOCOL_VERSION:
+        raise OperatorError(
+            f"pool {pool} speaks protocol version {terms.protocol_version}, this worker version {PROTOCOL_VERSION}: "
+            "install the version of stannary that fits"
+        )
+    provider = chain.stake_manager.provider_of(node, at)
+    if provider == _NOBODY:
+        raise OperatorError(
+            f"{node} is no node of any provider: let its provider stake and add it (`stannary provider add-node`)"
+        )
+    stake_wei = int(chain.stake_manager.active_stake_of(pool, Role.WORKER, provider, at))
+    if stake_wei < terms.min_worker_stake:
+        raise OperatorError(
+            f"{provider} has {stake_wei / 1e18:.6f} stake tokens allocated to work in pool {pool}, "
+            f"{terms.min_worker_stake / 1e18:.6f} needed: allocate at least "
+            f"{(terms.min_worker_stake - stake_wei) / 1e18:.6f} more (`stannary provider stake`)"
+        )
+    fee_per_gas, _ = chain.fees()
+    fees_wei = chain.balance_of(node, at)
+    if fees_wei < FEE_GAS * fee_per_gas:
+        raise FundsError("ether for fees", node, needed_wei=FEE_GAS * fee_per_gas, present_wei=fees_wei)
+    rules = PoolRules(
+        pool=pool,
+        provider=parse_address(provider),
+        node=node,
+        group_size=terms.group_size,
+        max_completion_tokens=terms.max_completion_tokens,
+        max_lag=terms.max_lag,
+        lease_seconds=terms.lease_seconds,
+        temperature=terms.temperature_milli / 1000,
+        protocol_version=terms.protocol_version,
+        card_hash=terms.card_hash,
+        environment_hash=terms.environment_hash,
+    )
+    return Admission(rules, parse_address(terms.coordinator), stake_wei, fees_wei)
+
+
+def read_step(chain: Chain, rules: PoolRules, step: int) -> StepFacts:
+    """Read a step and the root of its policy at one block (zero for a step never opened).
+
+    Raises: Unreachable, ChainError.
+    """
+    at = chain.frozen()
+    state = chain.submission_ledger.step_of(rules.pool, step, at)
+    root = ZERO_HASH
+    if state.phase is not Phase.NONE:
+        root = chain.submission_ledger.policy_root_of(rules.pool, state.policy_step, at)
+    return StepFacts(step, state.phase, state.policy_step, state.slots, state.seed_beacon, root, at.timestamp)

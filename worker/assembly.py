@@ -1,0 +1,105 @@
+"""Builds a worker's parts from its settings, cheapest checks first: chain, stake and fees, coordinator, documents.
+
+The engine comes last, so that whatever an operator has to put right is said before weights are loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from eth_account.signers.local import LocalAccount
+
+from stannary.chain import Chain
+from stannary.client import CoordinatorClient
+from stannary.environments import Environment, load_environment
+from stannary.errors import NetworkError, OperatorError
+from stannary.types import parse_address
+from stannary.waiting import Waiting
+from stannary.wire import HealthOut
+from worker.admission import Admission, admit, read_step
+from worker.engines import open_engine
+from worker.loop import Interruption, Parts, Stopped
+from worker.settings import Settings
+from worker.weights import PolicyFolders
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 2.0
+T = TypeVar("T")
+
+
+def assemble(settings: Settings, account: LocalAccount, interruption: Interruption) -> Parts:
+    """Return the parts of a worker that may work, with an engine that holds nothing yet.
+
+    A chain or coordinator that is away is waited for. Raises: OperatorError, ChainError, PeerError, Stopped.
+    """
+    node = parse_address(str(account.address))
+
+    def patiently(act: Callable[[], T]) -> T:
+        return wait_for(act, interruption)
+
+    chain = patiently(lambda: Chain.open(settings.rpc_url, settings.deployment))
+    admission = patiently(lambda: admit(chain, settings.pool, node))
+    rules = admission.rules
+    log.info(
+        "%s works for %s in pool %d: %.6f stake tokens allocated, %.6f ether for fees",
+        node,
+        rules.provider,
+        rules.pool,
+        admission.stake_wei / 1e18,
+        admission.fees_wei / 1e18,
+    )
+    client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, admission.coordinator, account)
+    require_same_pool(patiently(client.health), chain, admission)
+    patiently(lambda: client.document(rules.card_hash))
+    environment = patiently(lambda: client.document(rules.environment_hash))
+
+    def open_environment(folder: Path) -> Environment:
+        return load_environment(environment, folder)
+
+    return Parts(
+        rules=rules,
+        domain=chain.ledger_domain,
+        account=account,
+        coordinator=client,
+        read_step=lambda step: read_step(chain, rules, step),
+        weights=PolicyFolders(settings.run_dir / "policies", [*settings.relay_urls, settings.coordinator_url]),
+        engine=open_engine(settings.engine, device=settings.device, max_sequences=settings.max_sequences),
+        open_environment=open_environment,
+    )
+
+
+def require_same_pool(health: HealthOut, chain: Chain, admission: Admission) -> None:
+    """Refuse a coordinator of another deployment, pool or protocol. Raises: OperatorError naming what differs."""
+    rules = admission.rules
+    for what, expected, found in (
+        ("protocol version", rules.protocol_version, health.protocol_version),
+        ("chain", chain.deployment.chain_id, health.chain_id),
+        ("ledger", chain.deployment.submission_ledger, health.ledger),
+        ("pool", rules.pool, health.pool),
+        ("address", admission.coordinator, health.coordinator),
+    ):
+        if expected != found:
+            raise OperatorError(
+                f"the coordinator is another pool's: its {what} is {found}, on chain it is {expected}; "
+                "check --coordinator-url, --pool and --deployment"
+            )
+
+
+def wait_for(act: Callable[[], T], interruption: Interruption) -> T:
+    """Do something as often as it takes for the other side to answer, saying what is waited for. Raises: Stopped."""
+    waiting = Waiting(log)
+    while True:
+        try:
+            with interruption.allowed():
+                result = act()
+        except NetworkError as error:
+            waiting.on(str(error))
+            if interruption.requested.wait(RETRY_S):
+                raise Stopped("while starting") from None
+        else:
+            waiting.over()
+            return result

@@ -1,0 +1,133 @@
+"""`stannary worker`: starts a worker, or says whether one could start."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stannary import wallet
+from stannary.errors import StannaryError
+from stannary.logs import start_logging
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from worker.loop import Parts
+
+app = typer.Typer(help="Generate rollouts, prove them, be paid.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+RunDir = Annotated[Path | None, typer.Option(help="Where policy folders live.")]
+RpcUrl = Annotated[str | None, typer.Option(help="JSON-RPC address of the chain.")]
+DeploymentFile = Annotated[Path | None, typer.Option("--deployment", help="File with the contracts' addresses.")]
+Pool = Annotated[int | None, typer.Option(help="Pool to work in.")]
+CoordinatorUrl = Annotated[str | None, typer.Option(help="Address of the pool's coordinator.")]
+RelayUrls = Annotated[list[str] | None, typer.Option("--relay-url", help="Further source of weights; repeatable.")]
+Keystore = Annotated[Path | None, typer.Option(help="The node's keystore.")]
+PasswordFile = Annotated[Path | None, typer.Option(help="File with its password; asked for unless given.")]
+EngineName = Annotated[str | None, typer.Option("--engine", help="vllm or transformers.")]
+Device = Annotated[str | None, typer.Option(help="Device of the transformers engine.")]
+MaxLeases = Annotated[int | None, typer.Option(help="Slots held at once.")]
+MaxSequences = Annotated[int | None, typer.Option(help="Rollouts decoded at once.")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine.")]
+
+
+def start_command(alter: Callable[[Parts], Parts] = lambda parts: parts) -> Callable[..., None]:
+    """Return the command that works in a pool; `alter` may exchange parts of the worker before it starts."""
+
+    def start(
+        run_dir: RunDir = None,
+        rpc_url: RpcUrl = None,
+        deployment: DeploymentFile = None,
+        pool: Pool = None,
+        coordinator_url: CoordinatorUrl = None,
+        relay_urls: RelayUrls = None,
+        keystore: Keystore = None,
+        password_file: PasswordFile = None,
+        engine: EngineName = None,
+        device: Device = None,
+        max_leases: MaxLeases = None,
+        max_sequences: MaxSequences = None,
+        threads: Threads = None,
+    ) -> None:
+        """Work in a pool until stopped; options may also be given as variables, STANNARY_WORKER_<OPTION>."""
+        run(
+            Settings.load(
+                run_dir=run_dir,
+                rpc_url=rpc_url,
+                deployment=deployment,
+                pool=pool,
+                coordinator_url=coordinator_url,
+                relay_urls=tuple(relay_urls) if relay_urls else None,
+                keystore=keystore,
+                password_file=password_file,
+                engine=engine,
+                device=device,
+                max_leases=max_leases,
+                max_sequences=max_sequences,
+                threads=threads,
+            ),
+            alter,
+        )
+
+    return start
+
+
+app.command("start")(start_command())
+
+
+@app.command()
+def check(
+    run_dir: RunDir = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+    pool: Pool = None,
+    coordinator_url: CoordinatorUrl = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    engine: EngineName = None,
+) -> None:
+    """Say, line by line, whether a worker with these settings could start: wallet, chain, pool, stake, documents."""
+    from worker.readiness import checks
+
+    settings = Settings.load(
+        run_dir=run_dir,
+        rpc_url=rpc_url,
+        deployment=deployment,
+        pool=pool,
+        coordinator_url=coordinator_url,
+        keystore=keystore,
+        password_file=password_file,
+        engine=engine,
+    )
+    is_ready = True
+    for name, found in checks(settings):
+        is_ready &= not isinstance(found, StannaryError)
+        typer.echo(f"{'no' if isinstance(found, StannaryError) else 'ok'}  {name}: {found}")
+    if not is_ready:
+        raise typer.Exit(1)
+
+
+def run(settings: Settings, alter: Callable[[Parts], Parts]) -> None:
+    """Run a worker in this process until a signal stops it."""
+    start_logging()
+    account = wallet.load(settings.keystore, wallet.read_password(settings.password_file, str(settings.keystore)))
+    if settings.threads is not None:
+        # Read when torch is loaded, which is later than here.
+        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+    from worker.assembly import assemble
+    from worker.loop import Interruption, Pace, Stopped, Worker
+
+    interruption = Interruption()
+    interruption.install()
+    try:
+        parts = alter(assemble(settings, account, interruption))
+        try:
+            Worker(parts, Pace(settings.max_leases, settings.poll_s, settings.heartbeat_s), interruption).run()
+        finally:
+            parts.engine.close()
+    except Stopped as stopped:
+        logging.getLogger(__name__).info("stopped %s", stopped)

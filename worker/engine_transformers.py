@@ -1,0 +1,124 @@
+"""Generation by transformers: the engine without vLLM, for small policies, other platforms and comparison.
+
+Rollouts whose prompts have equal length decode together, so that no padding and no mask touches the numbers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stannary.errors import PolicyError
+from stannary.sampling.torch import choose_torch, gumbel_batch_torch
+from worker.engine import PolicyShape, RolloutOutput, RolloutRequest, read_shape
+
+
+@dataclass(frozen=True, slots=True)
+class TransformersOptions:
+    """How the model is run. dtype is the model's; states are bfloat16 and logits float32 in any case."""
+
+    dtype: torch.dtype = torch.bfloat16
+    device: str = "cpu"
+    max_sequences: int = 64
+
+
+class TransformersEngine:
+    """The engine on transformers."""
+
+    name = "transformers"
+
+    def __init__(self, options: TransformersOptions | None = None) -> None:
+        self.options = options or TransformersOptions()
+        self.shape: PolicyShape | None = None
+        self.decoder: Any = None
+        self.head = torch.empty(0)
+
+    def load(self, folder: Path) -> None:
+        """Load a policy folder in place of the one before.
+
+        Raises: PolicyError on a folder that cannot be used.
+        """
+        from transformers import AutoModelForCausalLM
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # a policy is loaded every few minutes: bars would fill the log
+        shape = read_shape(folder)
+        self.close()
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=self.options.dtype, attn_implementation="sdpa", local_files_only=True
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise PolicyError(f"{folder}: transformers cannot load it: {error}") from error
+        model.eval().to(self.options.device)
+        self.decoder = model.base_model
+        self.head = model.get_output_embeddings().weight.detach().to(torch.float32)
+        self.shape = shape
+
+    def generate(self, requests: Sequence[RolloutRequest], temperature: float) -> list[RolloutOutput]:
+        """One completion a request, in order.
+
+        Raises: PolicyError on a request that the policy cannot serve.
+        """
+        if self.shape is None:
+            raise PolicyError("no policy is loaded")
+        self.shape.check_requests(requests, temperature)
+        by_length: defaultdict[int, list[int]] = defaultdict(list)
+        for index, request in enumerate(requests):
+            by_length[len(request.prompt)].append(index)
+        outputs: dict[int, RolloutOutput] = {}
+        for indices in by_length.values():
+            for start in range(0, len(indices), self.options.max_sequences):
+                part = indices[start : start + self.options.max_sequences]
+                done = self._decode([requests[index] for index in part], temperature, self.shape.eos_ids)
+                outputs.update(zip(part, done, strict=True))
+        return [outputs[index] for index in range(len(requests))]
+
+    @torch.no_grad()
+    def _decode(
+        self, requests: Sequence[RolloutRequest], temperature: float, eos_ids: tuple[int, ...]
+    ) -> list[RolloutOutput]:
+        device = self.head.device
+        distinct = list(dict.fromkeys(request.prompt for request in requests))  # a group shares one prompt
+        state_BH, cache = self._forward(torch.tensor(distinct, device=device), None)
+        if len(distinct) < len(requests):
+            rows = torch.tensor([distinct.index(request.prompt) for request in requests], device=device)
+            cache.batch_select_indices(rows)
+            state_BH = state_BH[rows]
+        tokens: list[list[int]] = [[] for _ in requests]
+        states: list[list[torch.Tensor]] = [[] for _ in requests]
+        alive = list(range(len(requests)))
+        for position in range(max(request.max_tokens for request in requests)):
+            logits_BV = state_BH.to(torch.float32) @ self.head.T
+            seeds = [requests[index].seed for index in alive]
+            noise_BV = gumbel_batch_torch(seeds, [position] * len(alive), logits_BV.shape[1], device)
+            choice = choose_torch(logits_BV, temperature, noise_BV).tolist()
+            kept_BH = state_BH.to("cpu")
+            going = []
+            for row, (index, token) in enumerate(zip(alive, choice, strict=True)):
+                tokens[index].append(token)
+                states[index].append(kept_BH[row])
+                if token not in eos_ids and position + 1 < requests[index].max_tokens:
+                    going.append(row)
+            if not going:
+                break
+            if len(going) < len(alive):
+                cache.batch_select_indices(torch.tensor(going, device=device))
+            alive = [alive[row] for row in going]
+            state_BH, cache = self._forward(torch.tensor([[choice[row]] for row in going], device=device), cache)
+        return [
+            RolloutOutput(tokens=tuple(own), states=torch.stack(rows)) for own, rows in zip(tokens, states, strict=True)
+        ]
+
+    def _forward(self, ids_BS: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        out = self.decoder(input_ids=ids_BS, past_key_values=cache, use_cache=True)
+        return out.last_hidden_state[:, -1].to(torch.bfloat16), out.past_key_values
+
+    def close(self) -> None:
+        """Drop the model."""
+        self.shape, self.decoder, self.head = None, None, torch.empty(0)
