@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from stannary.errors import Malformed
+from stannary.toploc.proof import PROOF_BYTES
 from stannary.types import Hash
 
 MAX_SUBMISSION_BYTES = 16 << 20
@@ -35,9 +36,6 @@ class Rollout:
     completion: tuple[int, ...]
     proofs: tuple[bytes, ...]
     """One proof of 258 bytes a chunk of 32 completion tokens."""
-
-
-PROOF_BYTES = 258
 
 
 def encode_group(rollouts: Sequence[Rollout]) -> bytes:

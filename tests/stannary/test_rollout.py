@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stannary.errors import Malformed
-from stannary.rollout import MAX_SUBMISSION_BYTES, PROOF_BYTES, Rollout, content_hash, decode_group, encode_group
+from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash, decode_group, encode_group
+from stannary.toploc import PROOF_BYTES
 
 tokens = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=80).map(tuple)
 rollouts = st.builds(

@@ -1,0 +1,196 @@
+"""Calibration cards: how far honest numerics drift, and the limits that follow.
+
+A card is one canonical document, named by its hash, and part of a pool's rules, so all validators of a pool judge by
+the same numbers. This module owns the form; measuring belongs to the validator. It must not know of models, files or
+the chain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from stannary.documents import canonical, document_hash, parse_document
+from stannary.errors import Malformed
+from stannary.types import PROOF_CHUNK_TOKENS, Hash
+
+CARD_FORMAT = "stannary.card.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLimits:
+    """Most that one chunk of at least `min_tokens` tokens may differ from the validator's own states.
+
+    Short chunks have their own limits: fewer values to choose from means smaller magnitudes among the 128, and those
+    differ more.
+    """
+
+    min_tokens: int
+    exponent_mismatches: int
+    mantissa_mean: float
+    mantissa_median: float
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a submission of so many tokens may add up to: a base for rare events, and a rate."""
+
+    base: float
+    per_token: float
+
+    def of(self, tokens: int) -> float:
+        """Return the limit of a submission of `tokens` generated tokens."""
+        return self.base + self.per_token * tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Every limit of the statistical checks. Gaps are in units of perturbed logits (natural log)."""
+
+    drift: tuple[DriftLimits, ...]
+    """By rising `min_tokens`, the first for 1."""
+    gap_bound: float
+    """A claimed token that lies further than this below the best was not chosen by the policy: a fault."""
+    gap_margin: float
+    """Tokens further than this below the best are counted."""
+    beyond_margin: Allowance
+    """How many such tokens a submission may hold."""
+    gap_cap: float
+    """Each gap counts at most this much in the sum."""
+    capped_sum: Allowance
+    """How large the sum of capped gaps of a submission may be."""
+
+    def drift_limits(self, tokens: int) -> DriftLimits:
+        """Return the limits of a chunk of `tokens` tokens."""
+        return next(limits for limits in reversed(self.drift) if limits.min_tokens <= tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card: what it holds for, its limits, and the measurements behind them."""
+
+    temperature_milli: int
+    hidden_size: int
+    vocabulary: int
+    """Two sizes of the policy, so that a card of another policy is refused."""
+    thresholds: Thresholds
+    evidence: Mapping[str, object]
+    """Measured maxima, sample sizes, detection, versions and command: for people, decides nothing."""
+
+    def document(self) -> dict[str, object]:
+        """Return the document whose hash names the card."""
+        limits = self.thresholds
+        return {
+            "format": CARD_FORMAT,
+            "temperature_milli": self.temperature_milli,
+            "hidden_size": self.hidden_size,
+            "vocabulary": self.vocabulary,
+            "thresholds": {
+                "drift": [
+                    {
+                        "min_tokens": band.min_tokens,
+                        "exponent_mismatches": band.exponent_mismatches,
+                        "mantissa_mean": band.mantissa_mean,
+                        "mantissa_median": band.mantissa_median,
+                    }
+                    for band in limits.drift
+                ],
+                "gap_bound": limits.gap_bound,
+                "gap_margin": limits.gap_margin,
+                "beyond_margin": {"base": limits.beyond_margin.base, "per_token": limits.beyond_margin.per_token},
+                "gap_cap": limits.gap_cap,
+                "capped_sum": {"base": limits.capped_sum.base, "per_token": limits.capped_sum.per_token},
+            },
+            "evidence": dict(self.evidence),
+        }
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical JSON."""
+        return canonical(self.document())
+
+    def hash(self) -> Hash:
+        """Return the card's name on chain."""
+        return document_hash(self.document())
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, object]) -> Self:
+        """Read a card. Raises: Malformed for a missing, unknown or senseless field."""
+        _only(document, "card", "format temperature_milli hidden_size vocabulary thresholds evidence")
+        if document["format"] != CARD_FORMAT:
+            raise Malformed("card.format", expected=CARD_FORMAT, got=document["format"])
+        card = cls(
+            temperature_milli=_count(document, "temperature_milli", least=1),
+            hidden_size=_count(document, "hidden_size", least=1),
+            vocabulary=_count(document, "vocabulary", least=2),
+            thresholds=_thresholds(_mapping(document["thresholds"], "thresholds")),
+            evidence=_mapping(document["evidence"], "evidence"),
+        )
+        if card.document() != document:
+            raise Malformed("card", expected="numbers in their own type", got="a document that reads differently")
+        return card
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read a card's canonical JSON. Raises: Malformed."""
+        return cls.from_document(parse_document(data, "card"))
+
+
+def _thresholds(found: Mapping[str, object]) -> Thresholds:
+    _only(found, "thresholds", "drift gap_bound gap_margin beyond_margin gap_cap capped_sum")
+    bands = found["drift"]
+    if not isinstance(bands, Sequence) or isinstance(bands, str) or not 1 <= len(bands) <= PROOF_CHUNK_TOKENS:
+        raise Malformed("thresholds.drift", expected="a list of bands", got=bands)
+    drift = tuple(_drift(_mapping(band, "drift")) for band in bands)
+    starts = [band.min_tokens for band in drift]
+    if starts[0] != 1 or starts != sorted(set(starts)) or starts[-1] > PROOF_CHUNK_TOKENS:
+        raise Malformed("thresholds.drift", expected=f"rising from 1 to at most {PROOF_CHUNK_TOKENS}", got=starts)
+    return Thresholds(
+        drift=drift,
+        gap_bound=_amount(found, "gap_bound"),
+        gap_margin=_amount(found, "gap_margin"),
+        beyond_margin=_allowance(_mapping(found["beyond_margin"], "beyond_margin")),
+        gap_cap=_amount(found, "gap_cap"),
+        capped_sum=_allowance(_mapping(found["capped_sum"], "capped_sum")),
+    )
+
+
+def _drift(found: Mapping[str, object]) -> DriftLimits:
+    _only(found, "drift", "min_tokens exponent_mismatches mantissa_mean mantissa_median")
+    return DriftLimits(
+        _count(found, "min_tokens", least=1),
+        _count(found, "exponent_mismatches", least=0),
+        _amount(found, "mantissa_mean"),
+        _amount(found, "mantissa_median"),
+    )
+
+
+def _allowance(found: Mapping[str, object]) -> Allowance:
+    _only(found, "allowance", "base per_token")
+    return Allowance(_amount(found, "base"), _amount(found, "per_token"))
+
+
+def _only(found: Mapping[str, object], field: str, names: str) -> None:
+    if set(found) != set(names.split()):
+        raise Malformed(field, expected=names, got=sorted(found))
+
+
+def _mapping(found: object, field: str) -> Mapping[str, object]:
+    if not isinstance(found, Mapping):
+        raise Malformed(field, expected="an object", got=found)
+    return found
+
+
+def _count(found: Mapping[str, object], field: str, *, least: int) -> int:
+    value = found[field]
+    if type(value) is not int or value < least:
+        raise Malformed(field, expected=f"a whole number, at least {least}", got=value)
+    return value
+
+
+def _amount(found: Mapping[str, object], field: str) -> float:
+    value = found[field]
+    if type(value) is not float or not (math.isfinite(value) and value >= 0):
+        raise Malformed(field, expected="a number with a decimal point, not negative", got=value)
+    return value

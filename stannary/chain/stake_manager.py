@@ -1,0 +1,121 @@
+"""StakeManager: who has staked what, where, through which nodes, and what is leaving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stannary.chain.connection import Block, Mined
+from stannary.chain.contract import Contract
+from stannary.chain.names import STAKE_MANAGER
+from stannary.chain.sender import Sender
+from stannary.types import Address, Hash, PoolId, Role, Wei
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A provider's stake in one pool and role."""
+
+    tokens: Wei
+    shares: int
+    exiting_shares: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Shares on their way out; slashable until finished."""
+
+    provider: Address
+    pool: PoolId
+    role: Role
+    release_at: int
+    """Chain time in unix seconds, fixed when the exit started."""
+    epoch: int
+    """Of the position; one that is slashed to nothing starts a new epoch."""
+    barrier: int
+    """Steps of the pool that were open then: all must settle first."""
+    shares: int
+
+
+class StakeManager(Contract):
+    """The stake contract."""
+
+    NAME = STAKE_MANAGER
+
+    def idle_of(self, provider: Address, at: Block | None = None) -> Wei:
+        """Return stake that is in no pool."""
+        return Wei(self.read("idleOf", provider, at=at))
+
+    def position_of(self, pool: int, role: Role, provider: Address, at: Block | None = None) -> Position:
+        """Return a position, what is exiting included."""
+        tokens, shares, exiting = self.read("positionOf", pool, int(role), provider, at=at)
+        return Position(Wei(tokens), shares, exiting)
+
+    def active_stake_of(self, pool: int, role: Role, provider: Address, at: Block | None = None) -> Wei:
+        """Return the part of a position that is not exiting."""
+        return Wei(self.read("activeStakeOf", pool, int(role), provider, at=at))
+
+    def active_stake_at(
+        self, pool: int, role: Role, provider: Address, block_number: int, at: Block | None = None
+    ) -> Wei:
+        """Return the active stake as it was at the end of a past block."""
+        return Wei(self.read("activeStakeAt", pool, int(role), provider, block_number, at=at))
+
+    def validators_of(self, pool: int, at: Block | None = None) -> list[Address]:
+        """Return a pool's validators in the order of their first allocation: the order of the panel draw."""
+        return [Address(found) for found in self.read("validatorsOf", pool, at=at)]
+
+    def provider_of(self, node: Address, at: Block | None = None) -> Address:
+        """Return whom an account acts for: a node's provider, itself if it holds stake, else the zero address."""
+        return Address(self.read("providerOf", node, at=at))
+
+    def exit_of(self, exit_id: int, at: Block | None = None) -> Exit | None:
+        """Return a pending exit, None if there is none of that number or it is finished."""
+        provider, pool, role, *rest = self.read("exitOf", exit_id, at=at)
+        found = Exit(Address(provider), PoolId(pool), Role(role), *rest)
+        return found if found.shares else None
+
+    def exit_count(self, at: Block | None = None) -> int:
+        """Return how many exits were started; they are numbered from 1."""
+        return int(self.read("exitCount", at=at))
+
+    def validator_stakes_at(self, pool: int, block_number: int, at: Block | None = None) -> list[tuple[Address, Wei]]:
+        """Return a pool's validators, in the order of the panel draw, with their active stake at a past block."""
+        addresses, stakes = self.read("validatorStakesAt", pool, block_number, at=at)
+        return [(Address(address), Wei(stake)) for address, stake in zip(addresses, stakes, strict=True)]
+
+    def stake_token(self, at: Block | None = None) -> Address:
+        """Return the token of all stakes."""
+        return Address(self.read("stakeToken", at=at))
+
+    def total_held(self, at: Block | None = None) -> Wei:
+        """Return what the contract owes: all idle stake and all positions."""
+        return Wei(self.read("totalHeld", at=at))
+
+    def deposit(self, sender: Sender, amount: int) -> Mined:
+        """Stake tokens that were approved."""
+        return sender.send(self.encode("deposit", amount))
+
+    def withdraw(self, sender: Sender, amount: int) -> Mined:
+        """Take idle stake home."""
+        return sender.send(self.encode("withdraw", amount))
+
+    def allocate(self, sender: Sender, pool: int, role: Role, amount: int, terms_hash: Hash) -> Mined:
+        """Put idle stake into a pool under exactly these terms."""
+        return sender.send(self.encode("allocate", pool, int(role), amount, terms_hash))
+
+    def start_exit(self, sender: Sender, pool: int, role: Role, shares: int) -> int:
+        """Begin to take shares out of a pool and return the exit's id."""
+        mined = sender.send(self.encode("startExit", pool, int(role), shares))
+        return int(self.emitted(mined, "ExitStarted", "exitId"))
+
+    def finish_exit(self, sender: Sender, exit_id: int) -> Mined:
+        """Turn an exit whose time has come into idle stake."""
+        return sender.send(self.encode("finishExit", exit_id))
+
+    def add_node(self, sender: Sender, node: Address, deadline: int, signature: bytes) -> Mined:
+        """Let a node that has signed its consent act for the sender."""
+        return sender.send(self.encode("addNode", node, deadline, signature))
+
+    def remove_node(self, sender: Sender, node: Address) -> Mined:
+        """End a node's right to act for the sender."""
+        return sender.send(self.encode("removeNode", node))

@@ -1,0 +1,1 @@
+"""The commands that belong to no role: wallets, providers, pools, a chain for development. One file a noun."""
