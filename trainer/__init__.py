@@ -1,0 +1,1 @@
+"""The trainer: turns accepted groups into the next policy step."""

@@ -1,0 +1,104 @@
+"""Builds a trainer from its settings, cheapest checks first: chain, pool, coordinator, documents, then the policy."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from eth_account.signers.local import LocalAccount
+
+from stannary.chain import Chain, PoolTerms, Sender
+from stannary.client import CoordinatorClient
+from stannary.environments import load_environment
+from stannary.errors import NetworkError, OperatorError, SettingsError
+from stannary.types import parse_address
+from stannary.waiting import Waiting
+from trainer.loop import Run, Trainer
+from trainer.metrics import Metrics
+from trainer.plan import Goal
+from trainer.policy import Policy, Recipe
+from trainer.settings import Settings
+
+RETRY_S = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -> Trainer | None:
+    """Return a trainer that may work in its pool, None if `stop` was set while a peer was away.
+
+    Raises: OperatorError naming what has to be put right; PeerError; ChainError.
+    """
+    waiting = Waiting(_log)
+    while not stop.is_set():
+        try:
+            return _assemble(settings, account)
+        except NetworkError as error:
+            waiting.on(str(error))
+            stop.wait(RETRY_S)
+    return None
+
+
+def _assemble(settings: Settings, account: LocalAccount) -> Trainer:
+    chain = Chain.open(settings.rpc_url, settings.deployment)
+    terms = chain.pool_registry.terms_of(settings.pool)
+    _require_fit(settings, terms, account)
+    client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, terms.coordinator, account)
+    health = client.health()
+    if (health.pool, health.ledger) != (settings.pool, chain.deployment.submission_ledger):
+        raise OperatorError(
+            f"the coordinator at {settings.coordinator_url} serves pool {health.pool} of {health.ledger}, "
+            f"not pool {settings.pool} of {chain.deployment.submission_ledger}"
+        )
+    environment = load_environment(client.document(terms.environment_hash), settings.base)
+    temperature = terms.temperature_milli / 1000
+    policy = Policy(
+        settings.base,
+        Recipe(
+            learning_rate=settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
+            max_grad_norm=settings.max_grad_norm,
+            temperature=temperature,
+            optimizer_steps=settings.optimizer_steps,
+            micro_batch_tokens=settings.micro_batch_tokens,
+        ),
+    )
+    Metrics(settings.run_dir / "metrics.jsonl").write(
+        "run",
+        pool=settings.pool,
+        steps=settings.steps,
+        slots=settings.slots,
+        lag=settings.lag,
+        learning_rate=settings.learning_rate,
+        optimizer_steps=settings.optimizer_steps,
+        group_size=terms.group_size,
+        temperature=temperature,
+    )
+    return Trainer(
+        Run(
+            pool=settings.pool,
+            terms=terms,
+            goal=Goal(settings.steps, settings.lag, terms.quorum, terms.vote_seconds),
+            slots=settings.slots,
+            heldout=settings.heldout,
+            poll_s=settings.poll_s,
+            file_wait_s=settings.file_wait_s,
+        ),
+        chain,
+        Sender(chain, account),
+        client,
+        environment,
+        policy,
+        settings.run_dir,
+    )
+
+
+def _require_fit(settings: Settings, terms: PoolTerms, account: LocalAccount) -> None:
+    """Refuse settings that the pool's rules do not allow. Raises: SettingsError."""
+    if parse_address(str(account.address)) != terms.trainer:
+        raise SettingsError(f"pool {settings.pool} is trained by {terms.trainer}, the keystore is of {account.address}")
+    if settings.lag > terms.max_lag:
+        raise SettingsError(f"setting lag is {settings.lag}, the pool allows at most {terms.max_lag}")
+    if settings.slots > terms.max_slots:
+        raise SettingsError(f"setting slots is {settings.slots}, the pool allows at most {terms.max_slots}")

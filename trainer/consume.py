@@ -1,0 +1,81 @@
+"""What the trainer takes from a step: accepted leaves only, each checked against the chain. It knows of no HTTP.
+
+The list is frozen: slot order, one leaf a slot. Prompts and rewards are derived again, never taken on a worker's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stannary.chain import StepState
+from stannary.environments import Environment, Problem
+from stannary.errors import Malformed
+from stannary.merkle import merkle_root
+from stannary.rollout import decode_group
+from stannary.structs import Submission
+from stannary.types import ZERO_HASH, Hash, Outcome, to_hex
+from stannary.wire import LeavesOut
+from trainer.batch import Sample
+from trainer.grpo import group_advantages
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """The pool's rules for a group."""
+
+    group_size: int
+    max_completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An accepted group, scored."""
+
+    slot: int
+    leaf_hash: Hash
+    samples: tuple[Sample, ...]
+    rewards: tuple[float, ...]
+
+
+def leaves_of(message: LeavesOut, state: StepState) -> list[Submission]:
+    """Return a step's leaves as committed on chain. Raises: Malformed if the coordinator answered with others."""
+    leaves = [leaf.submission.submission() for leaf in message.leaves]
+    if len(leaves) != state.leaf_count:
+        raise Malformed("leaves", expected=f"{state.leaf_count} as committed", got=len(leaves))
+    root = merkle_root([leaf.struct_hash() for leaf in leaves])
+    if root != state.submission_root:
+        raise Malformed("leaves", expected=f"the root {to_hex(state.submission_root)} on chain", got=to_hex(root))
+    return leaves
+
+
+def accepted(leaves: Sequence[Submission], outcomes: Sequence[Outcome]) -> list[Submission]:
+    """Return the accepted leaves in slot order; of several in one slot the first in leaf order."""
+    by_slot: dict[int, Submission] = {}
+    for leaf, outcome in zip(leaves, outcomes, strict=True):
+        if outcome == Outcome.ACCEPT:
+            by_slot.setdefault(leaf.slot, leaf)
+    return [by_slot[slot] for slot in sorted(by_slot)]
+
+
+def score_group(leaf: Submission, data: bytes, problem: Problem, environment: Environment, rules: GroupRules) -> Group:
+    """Read an accepted submission file and score it. Raises: Malformed if it is not what a validator may accept."""
+    rollouts = decode_group(data, rules.group_size)
+    for rollout in rollouts:
+        if rollout.prompt != problem.prompt:
+            raise Malformed("prompt", expected="the prompt of the slot", got=rollout.prompt[:16])
+        if not 1 <= len(rollout.completion) <= rules.max_completion_tokens:
+            raise Malformed(
+                "completion", expected=f"1 … {rules.max_completion_tokens} tokens", got=len(rollout.completion)
+            )
+    rewards = tuple(environment.reward(problem, rollout.completion) for rollout in rollouts)
+    samples = tuple(
+        Sample(rollout.prompt, rollout.completion, advantage)
+        for rollout, advantage in zip(rollouts, group_advantages(rewards), strict=True)
+    )
+    return Group(leaf.slot, leaf.struct_hash(), samples, rewards)
+
+
+def consumed_root(groups: Sequence[Group]) -> Hash:
+    """Return the Merkle root over the consumed leaves in slot order, zero when there are none."""
+    return merkle_root([group.leaf_hash for group in groups]) if groups else ZERO_HASH
