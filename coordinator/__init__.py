@@ -1,1 +1,4 @@
-"""The coordinator: matches slots to workers and serves files. It helps; the chain decides."""
+"""The coordinator: matches work to workers, keeps the files, mirrors the chain, posts what it waits for.
+
+It decides no money, holds no payout, loads no model; what it says can be recomputed from the chain and the files.
+"""

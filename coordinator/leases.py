@@ -1,0 +1,89 @@
+"""Which slot is leased next, until when, and to whom not. Pure: no clock, no database, no chain.
+
+A lease is valid in chain time from `valid_from` up to, but not at, `valid_until`. A slot is free again only when its
+lease has run out by chain time *and* by the server's clock, so a re-issue never overlaps a lease that still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from stannary.types import Address
+
+MIN_LEASE_DIVISOR = 4
+"""No lease is granted that would last less than this part of the pool's leaseSeconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Now, by both clocks."""
+
+    chain_time: int
+    server_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The newest lease of a slot, and what became of it."""
+
+    slot: int
+    issue: int
+    node: Address
+    valid_until: int
+    expires_at: float
+    received_at: int | None = None
+    """Chain time of the receipt."""
+    is_uploaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """From when to when a lease is valid, in chain time."""
+
+    valid_from: int
+    valid_until: int
+
+
+def is_live(held: Held, now: Moment) -> bool:
+    """Say whether a leaf is still taken for this lease."""
+    return held.received_at is None and now.chain_time < held.valid_until
+
+
+def is_awaited(held: Held, now: Moment, upload_seconds: int) -> bool:
+    """Say whether the bytes of a receipted leaf may still come."""
+    return held.received_at is not None and not held.is_uploaded and now.chain_time < held.received_at + upload_seconds
+
+
+def is_free(held: Held | None, now: Moment, upload_seconds: int) -> bool:
+    """Say whether a slot can be leased (again)."""
+    if held is None:
+        return True
+    if held.is_uploaded or is_awaited(held, now, upload_seconds):
+        return False
+    return now.chain_time >= held.valid_until and now.server_time >= held.expires_at
+
+
+def next_slots(
+    order: Sequence[int], held: Mapping[int, Held], now: Moment, upload_seconds: int, count: int
+) -> list[int]:
+    """Return the first `count` free slots in the order that the beacon gives."""
+    return list(islice((slot for slot in order if is_free(held.get(slot), now, upload_seconds)), count))
+
+
+def window(now: Moment, lease_seconds: int, collect_deadline: int) -> Window | None:
+    """Return the validity of a lease granted now, None if too little of the collect time is left."""
+    valid_until = min(now.chain_time + lease_seconds, collect_deadline)
+    if (valid_until - now.chain_time) * MIN_LEASE_DIVISOR < lease_seconds:
+        return None
+    return Window(now.chain_time, valid_until)
+
+
+def obstacle(*, is_open: bool, stake_wei: int, min_stake_wei: int) -> str | None:
+    """Return what a provider must wait for before it is given leases, None if nothing stands in the way."""
+    if not is_open:
+        return "the pool to be open"
+    if stake_wei < min_stake_wei:
+        return f"a worker stake of at least {min_stake_wei} wei in the pool (active now: {stake_wei})"
+    return None

@@ -1,0 +1,234 @@
+"""The questions that routes and the poster ask the database. Each takes a session and runs inside its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from coordinator.leases import Held
+from coordinator.tables import (
+    SINGLE_ROW,
+    CommitmentRow,
+    CursorRow,
+    EventRow,
+    LeaseRow,
+    NodeRow,
+    NonceRow,
+    PanelRow,
+    PositionRow,
+    StepRow,
+    SubmissionRow,
+    VoteRow,
+)
+from stannary.errors import Unavailable
+from stannary.merkle import merkle_root
+from stannary.slots import slot_table_root
+from stannary.types import ZERO_HASH, Address, Hash, Phase, Role
+
+NEWEST_STEPS = 64
+"""How many steps a list holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The chain as it was last seen."""
+
+    block: int
+    chain_time: int
+    seen_at: float
+    """Server time."""
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How far the slots of a step have come; each number includes the next."""
+
+    leased: int
+    received: int
+    uploaded: int
+
+
+def now(session: Session) -> Now:
+    """Return the mirrored point of the chain. Raises: Unavailable before the first look at it."""
+    row = session.get(CursorRow, SINGLE_ROW)
+    if row is None:
+        raise Unavailable("the chain has not been read yet")
+    return Now(row.block_number, row.chain_time, row.seen_at, row.is_open)
+
+
+def provider_of(session: Session, address: Address) -> Address | None:
+    """Return whom an account acts for in this pool: its provider, or itself if it holds a position."""
+    node = session.get(NodeRow, address)
+    if node is not None and node.provider is not None:
+        return node.provider if _has_position(session, node.provider) else None
+    return address if _has_position(session, address) else None
+
+
+def _has_position(session: Session, provider: Address) -> bool:
+    return (
+        session.scalars(select(PositionRow.role).where(PositionRow.provider == provider).limit(1)).first() is not None
+    )
+
+
+def active_stake(session: Session, provider: Address, role: Role) -> int:
+    """Return a provider's stake that is not exiting. Units: wei of the stake token."""
+    row = session.get(PositionRow, (provider, int(role)))
+    return 0 if row is None else row.active
+
+
+def take_nonce(session: Session, address: Address, nonce: str, now_s: float, expires_at: float) -> bool:
+    """Note a nonce and drop those that are over; False if it was taken before."""
+    session.execute(delete(NonceRow).where(NonceRow.expires_at < now_s))
+    if session.get(NonceRow, (address, nonce)) is not None:
+        return False
+    session.add(NonceRow(address=address, nonce=nonce, expires_at=expires_at))
+    session.flush()
+    return True
+
+
+def collecting_steps(session: Session) -> Sequence[StepRow]:
+    """Return the steps that still take leaves, oldest first."""
+    frozen = select(CommitmentRow.step)
+    return session.scalars(
+        select(StepRow).where(StepRow.phase == Phase.SEEDED, StepRow.step.not_in(frozen)).order_by(StepRow.step)
+    ).all()
+
+
+def unsettled_steps(session: Session) -> Sequence[StepRow]:
+    """Return the steps that are neither finalized nor cancelled, oldest first."""
+    return session.scalars(select(StepRow).where(StepRow.phase < Phase.FINALIZED).order_by(StepRow.step)).all()
+
+
+def newest_steps(session: Session) -> Sequence[StepRow]:
+    """Return the newest steps, newest first."""
+    return session.scalars(select(StepRow).order_by(StepRow.step.desc()).limit(NEWEST_STEPS)).all()
+
+
+def newest_leases(session: Session, step: int) -> Mapping[int, Held]:
+    """Return the newest lease of each slot of a step that was ever leased."""
+    rows = session.execute(
+        select(LeaseRow, SubmissionRow.received_at, SubmissionRow.uploaded_at)
+        .outerjoin(SubmissionRow, SubmissionRow.lease_hash == LeaseRow.lease_hash)
+        .where(LeaseRow.step == step)
+        .order_by(LeaseRow.issue)
+    ).all()
+    return {
+        lease.slot: Held(
+            slot=lease.slot,
+            issue=lease.issue,
+            node=lease.node,
+            valid_until=lease.valid_until,
+            expires_at=lease.expires_at,
+            received_at=received_at,
+            is_uploaded=uploaded_at is not None,
+        )
+        for lease, received_at, uploaded_at in rows
+    }
+
+
+def open_leases(session: Session, node: Address, chain_time: int) -> Sequence[LeaseRow]:
+    """Return the leases that a node can still fulfil, oldest step first."""
+    frozen = select(CommitmentRow.step)
+    return session.scalars(
+        select(LeaseRow)
+        .join(StepRow, StepRow.step == LeaseRow.step)
+        .outerjoin(SubmissionRow, SubmissionRow.lease_hash == LeaseRow.lease_hash)
+        .where(
+            LeaseRow.node == node,
+            LeaseRow.valid_until > chain_time,
+            SubmissionRow.leaf_hash.is_(None),
+            StepRow.phase == Phase.SEEDED,
+            StepRow.step.not_in(frozen),
+        )
+        .order_by(LeaseRow.step, LeaseRow.valid_from, LeaseRow.slot)
+    ).all()
+
+
+def counts(session: Session, step: int) -> Counts:
+    """Count the slots of a step that were leased, receipted and delivered."""
+    leased = session.scalar(select(func.count(LeaseRow.slot.distinct())).where(LeaseRow.step == step))
+    received = session.scalar(select(func.count(SubmissionRow.slot.distinct())).where(SubmissionRow.step == step))
+    uploaded = session.scalar(
+        select(func.count(SubmissionRow.slot.distinct())).where(
+            SubmissionRow.step == step, SubmissionRow.uploaded_at.is_not(None)
+        )
+    )
+    return Counts(leased or 0, received or 0, uploaded or 0)
+
+
+def awaited_uploads(session: Session, step: int, received_after: int) -> int:
+    """Count the leaves with a receipt younger than `received_after` (chain time) whose bytes are not there yet."""
+    found = session.scalar(
+        select(func.count()).where(
+            SubmissionRow.step == step,
+            SubmissionRow.uploaded_at.is_(None),
+            SubmissionRow.received_at > received_after,
+        )
+    )
+    return found or 0
+
+
+def freeze(session: Session, step: StepRow) -> CommitmentRow | None:
+    """Fix the leaves of a step for good: those whose bytes are there, ordered by (provider, slot). None without any.
+
+    Called again it returns what was fixed the first time, so that a root sent twice is the same root.
+    """
+    frozen = session.get(CommitmentRow, step.step)
+    if frozen is not None:
+        return frozen
+    rows = session.scalars(
+        select(SubmissionRow).where(SubmissionRow.step == step.step, SubmissionRow.uploaded_at.is_not(None))
+    ).all()
+    if not rows:
+        return None
+    ordered = sorted(rows, key=lambda row: (int(row.provider, 16), row.slot))
+    for index, row in enumerate(ordered):
+        row.leaf_index = index
+    frozen = CommitmentRow(
+        step=step.step,
+        submission_root=merkle_root([row.leaf_hash for row in ordered]),
+        leaf_count=len(ordered),
+        slot_table_root=slot_table_root(_slot_table(session, step, ordered)),
+    )
+    session.add(frozen)
+    session.flush()
+    return frozen
+
+
+def _slot_table(session: Session, step: StepRow, leaves: Sequence[SubmissionRow]) -> list[tuple[Hash, Hash]]:
+    table = [(ZERO_HASH, ZERO_HASH)] * step.slots
+    for lease in session.scalars(select(LeaseRow).where(LeaseRow.step == step.step).order_by(LeaseRow.issue)):
+        table[lease.slot] = (lease.lease_hash, ZERO_HASH)
+    for leaf in leaves:
+        table[leaf.slot] = (leaf.lease_hash, leaf.leaf_hash)
+    return table
+
+
+def leaves(session: Session, step: int) -> Sequence[SubmissionRow]:
+    """Return the frozen leaves of a step in leaf order."""
+    return session.scalars(
+        select(SubmissionRow)
+        .where(SubmissionRow.step == step, SubmissionRow.leaf_index.is_not(None))
+        .order_by(SubmissionRow.leaf_index)
+    ).all()
+
+
+def is_on_panel(session: Session, step: int, provider: Address) -> bool:
+    """Say whether a provider sits on a step's panel."""
+    found = session.scalars(select(PanelRow.place).where(PanelRow.step == step, PanelRow.provider == provider))
+    return found.first() is not None
+
+
+def votes(session: Session, step: int) -> Sequence[VoteRow]:
+    """Return the votes of a step's panel."""
+    return session.scalars(select(VoteRow).where(VoteRow.step == step)).all()
+
+
+def slashed_leaves(session: Session, step: int) -> set[int]:
+    """Return the places of the leaves whose providers were slashed."""
+    found = session.scalars(select(EventRow.leaf_index).where(EventRow.step == step, EventRow.name == "LeafSlashed"))
+    return {index for index in found if index is not None}
