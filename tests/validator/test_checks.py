@@ -1,0 +1,272 @@
+"""Each check by itself: what it lets pass and what it stops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stannary.cards import Card
+from stannary.merkle import merkle_root
+from stannary.rollout import Rollout, encode_group
+from stannary.types import ZERO_HASH, Hash, Outcome, Reason, parse_address
+from tests.validator.conftest import (
+    FACTS,
+    NODE,
+    PROVIDER,
+    RULES,
+    STRANGER,
+    address,
+    leaf_of,
+    lease_of,
+)
+from validator import checks
+from validator.checks import PolicyFacts
+
+POLICY = PolicyFacts(vocabulary=64, end_ids=frozenset({1}))
+PROOF = (65497).to_bytes(2, "big") + bytes(256)
+ROLLOUT = Rollout((0, 4, 12, 13, 3), (12, 13, 14), (PROOF,))
+GROUP = [ROLLOUT] * RULES.group_size
+
+
+def rollout(completion: tuple[int, ...], proofs: int = 1) -> Rollout:
+    return Rollout((0, 4, 12, 13, 3), completion, (PROOF,) * proofs)
+
+
+def test_root_of_the_committed_leaves_is_fine() -> None:
+    leaves = [leaf_of(GROUP, slot).leaf for slot in (1, 2, 5)]
+    root = merkle_root([leaf.submission.struct_hash() for leaf in leaves])
+    assert checks.check_root(leaves, root, 3).is_fine
+    assert checks.is_in_order(leaves)
+
+
+def test_root_of_other_leaves_is_no_verdict() -> None:
+    leaves = [leaf_of(GROUP, slot).leaf for slot in (1, 2, 5)]
+    root = merkle_root([leaf.submission.struct_hash() for leaf in leaves])
+    for served, count in ((leaves[:2], 3), (list(reversed(leaves)), 3), ([], 0)):
+        found = checks.check_root(served, root, count)
+        assert (found.outcome, found.reason) == (Outcome.ABSTAIN, Reason.UNAVAILABLE)
+    assert not checks.is_in_order(list(reversed(leaves)))
+
+
+def test_signature_of_the_node_is_fine() -> None:
+    assert checks.check_signature(leaf_of(GROUP).leaf, RULES, PROVIDER).is_fine
+
+
+def test_signature_of_a_stranger_is_rejected() -> None:
+    found = checks.check_signature(leaf_of(GROUP, signer=STRANGER).leaf, RULES, PROVIDER)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SIGNATURE)
+
+
+@pytest.mark.parametrize("signature", [b"", bytes(65), b"\xff" * 65, b"\x01" * 64 + b"\x1b"])
+def test_signature_that_is_none_is_rejected(signature: bytes) -> None:
+    leaf = replace(leaf_of(GROUP).leaf, signature=signature)
+    assert checks.check_signature(leaf, RULES, PROVIDER).reason is Reason.SIGNATURE
+
+
+def test_signature_of_a_node_of_another_provider_is_rejected() -> None:
+    found = checks.check_signature(leaf_of(GROUP).leaf, RULES, parse_address("0x" + "33" * 20))
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SIGNATURE)
+
+
+def test_signature_for_another_deployment_is_rejected() -> None:
+    elsewhere = replace(RULES, domain=replace(RULES.domain, chain_id=1))
+    assert checks.check_signature(leaf_of(GROUP).leaf, elsewhere, PROVIDER).reason is Reason.SIGNATURE
+
+
+def test_place_inside_the_step_is_fine() -> None:
+    assert checks.check_place(leaf_of(GROUP, FACTS.slots - 1).leaf, RULES, FACTS).is_fine
+
+
+@pytest.mark.parametrize("changes", [{"pool": 2}, {"step": 1}, {"slot": FACTS.slots}])
+def test_place_outside_the_step_is_rejected_unslashed(changes: dict[str, object]) -> None:
+    found = checks.check_place(leaf_of(GROUP, **changes).leaf, RULES, FACTS)  # type: ignore[arg-type]
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SLOT)
+
+
+def test_lease_of_the_leaf_is_fine() -> None:
+    assert checks.check_lease(leaf_of(GROUP).leaf, RULES, FACTS).is_fine
+
+
+def test_lease_that_the_leaf_does_not_name_is_no_verdict() -> None:
+    leaf = leaf_of(GROUP, lease_hash=Hash(b"\x09" * 32)).leaf
+    found = checks.check_lease(leaf, RULES, FACTS)
+    assert (found.outcome, found.reason) == (Outcome.ABSTAIN, Reason.UNAVAILABLE)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"slot": 4}, {"step": 1}, {"pool": 2}, {"node": address(STRANGER)}, {"provider": address(STRANGER)}]
+)
+def test_lease_of_something_else_is_a_fault_of_the_node_that_signed_both(changes: dict[str, object]) -> None:
+    found = checks.check_lease(leaf_of(GROUP, lease=lease_of(3, **changes)).leaf, RULES, FACTS)
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.LEASE)
+
+
+def test_lease_signed_by_another_than_the_coordinator_is_rejected() -> None:
+    found = checks.check_lease(leaf_of(GROUP, coordinator=NODE).leaf, RULES, FACTS)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.LEASE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy_step": 0},
+        {"card_hash": ZERO_HASH},
+        {"protocol_version": 2},
+        {"valid_from": 999},
+        {"valid_until": 1010},
+        {"valid_until": 1181},
+    ],
+)
+def test_lease_on_other_terms_is_rejected_unslashed(changes: dict[str, object]) -> None:
+    found = checks.check_lease(leaf_of(GROUP, lease=lease_of(3, **changes)).leaf, RULES, FACTS)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.LEASE)
+
+
+def test_units_above_the_lease_are_a_fault() -> None:
+    found = checks.check_lease(leaf_of(GROUP, units=193).leaf, RULES, FACTS)
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.UNITS)
+
+
+def test_duplicate_slot_goes_to_the_earliest_sound_lease() -> None:
+    late, early = leaf_of(GROUP, lease=lease_of(3, valid_from=1020)), leaf_of(GROUP, lease=lease_of(3))
+    other = leaf_of(GROUP, 4)
+    leaves = [late.leaf, early.leaf, other.leaf]
+    assert checks.duplicates(leaves, [True, True, True]) == {0}
+    assert checks.duplicates(leaves, [True, False, True]) == frozenset()
+
+
+def test_file_of_the_leaf_is_read() -> None:
+    made = leaf_of(GROUP)
+    finding, rollouts = checks.check_file(made.data, made.leaf, RULES)
+    assert finding.is_fine
+    assert rollouts == GROUP
+
+
+def test_file_that_is_another_is_no_verdict() -> None:
+    made = leaf_of(GROUP)
+    assert checks.check_file(made.data + b"\0", made.leaf, RULES)[0].reason is Reason.UNAVAILABLE
+
+
+def test_file_with_another_number_of_rollouts_is_rejected() -> None:
+    made = leaf_of(GROUP[:3])
+    found = checks.check_file(made.data, made.leaf, RULES)[0]
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.GROUP)
+
+
+def test_file_beyond_the_size_limit_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = leaf_of(GROUP)
+    monkeypatch.setattr(checks, "MAX_SUBMISSION_BYTES", len(made.data) - 1)
+    found = checks.check_file(made.data, made.leaf, RULES)[0]
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SIZE)
+
+
+@pytest.mark.parametrize("cut", [0, 4, 11, 100, -8, -1])
+def test_file_that_is_cut_is_rejected(cut: int) -> None:
+    made = leaf_of(GROUP, data=encode_group(GROUP)[:cut])
+    found = checks.check_file(made.data, made.leaf, RULES)[0]
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SCHEMA)
+
+
+def test_file_with_half_a_proof_is_a_fault() -> None:
+    made = leaf_of([replace(ROLLOUT, proofs=(PROOF[:100],))] * 4)
+    found = checks.check_file(made.data, made.leaf, RULES)[0]
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.PROOF_FORMAT)
+
+
+def test_prompt_of_the_slot_is_fine() -> None:
+    assert checks.check_prompt(GROUP, ROLLOUT.prompt).is_fine
+
+
+@pytest.mark.parametrize("prompt", [(), (0, 4, 12, 13), (0, 4, 12, 13, 3, 3), (0, 5, 12, 13, 3)])
+def test_prompt_of_one_rollout_that_differs_is_a_fault(prompt: tuple[int, ...]) -> None:
+    found = checks.check_prompt([*GROUP[1:], replace(ROLLOUT, prompt=prompt)], ROLLOUT.prompt)
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.PROMPT)
+    assert "rollout 3" in found.explanation
+
+
+@pytest.mark.parametrize(("length", "outcome"), [(0, "REJECT"), (1, "ACCEPT"), (48, "ACCEPT"), (49, "REJECT")])
+def test_lengths_are_between_one_and_the_cap(length: int, outcome: str) -> None:
+    found = checks.check_lengths([rollout((12,) * length)], RULES)
+    assert found.outcome.name == outcome
+
+
+@pytest.mark.parametrize(("token", "outcome"), [(-1, "REJECT"), (0, "ACCEPT"), (63, "ACCEPT"), (64, "REJECT")])
+def test_tokens_are_in_the_vocabulary(token: int, outcome: str) -> None:
+    assert checks.check_tokens([rollout((12, token))], POLICY).outcome.name == outcome
+
+
+@pytest.mark.parametrize(
+    ("completion", "outcome"),
+    [
+        ((1,), "ACCEPT"),
+        ((12, 13, 1), "ACCEPT"),
+        ((12,) * 48, "ACCEPT"),
+        ((12,) * 47 + (1,), "ACCEPT"),
+        ((12,), "REJECT"),
+        ((12,) * 47, "REJECT"),
+        ((1, 1), "REJECT"),
+        ((1,) + (12,) * 47, "REJECT"),
+    ],
+)
+def test_completion_ends_with_its_first_end_token_or_at_the_cap(completion: tuple[int, ...], outcome: str) -> None:
+    found = checks.check_termination([rollout(completion)], RULES, POLICY)
+    assert found.outcome.name == outcome
+    assert found.is_fine or found.reason is Reason.TERMINATION
+
+
+@pytest.mark.parametrize(("units", "outcome"), [(11, "FAULT"), (12, "ACCEPT"), (13, "FAULT"), (0, "FAULT")])
+def test_units_are_the_tokens_of_the_file(units: int, outcome: str) -> None:
+    assert checks.check_units(GROUP, leaf_of(GROUP, units=units).leaf).outcome.name == outcome
+
+
+@pytest.mark.parametrize(
+    ("length", "proofs", "outcome"),
+    [(32, 1, "ACCEPT"), (33, 2, "ACCEPT"), (33, 1, "FAULT"), (32, 2, "FAULT"), (32, 0, "FAULT")],
+)
+def test_proofs_are_one_a_chunk(length: int, proofs: int, outcome: str) -> None:
+    found = checks.check_proofs([rollout((12,) * length, proofs)])
+    assert found.outcome.name == outcome
+    if not found.is_fine:
+        assert found.reason is Reason.PROOF_COUNT
+        assert f"got {proofs}" in found.explanation
+
+
+def test_sampling_gaps_within_the_card_are_fine(card: Card) -> None:
+    assert checks.judge_gaps(np.zeros(192), card.thresholds).is_fine
+
+
+def test_sampling_gap_beyond_the_bound_is_a_fault(card: Card) -> None:
+    gap = np.zeros(192)
+    gap[7] = card.thresholds.gap_bound * 1.01
+    found = checks.judge_gaps(gap, card.thresholds)
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.SAMPLING_BOUND)
+    assert found.explanation.startswith("7:")
+
+
+def test_sampling_gaps_that_are_many_are_rejected(card: Card) -> None:
+    limits = card.thresholds
+    gap = np.zeros(192)
+    gap[: int(limits.beyond_margin.of(192)) + 1] = limits.gap_margin * 1.01
+    found = checks.judge_gaps(gap, limits)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
+    gap[: int(limits.beyond_margin.of(192)) + 1] = limits.gap_margin * 0.5
+    assert checks.judge_gaps(gap, limits).measures["beyond_margin"].value == 0
+
+
+def test_sampling_gaps_that_are_small_but_add_up_are_rejected(card: Card) -> None:
+    limits = card.thresholds
+    gap = np.full(192, limits.gap_margin * 0.9)
+    found = checks.judge_gaps(gap, limits)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
+    assert "sum" in found.explanation
+
+
+def test_worse_finding_decides_and_both_measures_are_kept(card: Card) -> None:
+    fine = checks.judge_gaps(np.zeros(10), card.thresholds)
+    bad = checks.reject(Reason.ACTIVATIONS, "drift")
+    for chosen in (checks.worse(fine, bad), checks.worse(bad, fine)):
+        assert chosen.reason is Reason.ACTIVATIONS
+        assert set(chosen.measures) == set(fine.measures)
+    assert checks.worse(bad, checks.fault(Reason.SAMPLING_BOUND, "far")).outcome is Outcome.FAULT

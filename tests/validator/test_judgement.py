@@ -1,0 +1,217 @@
+"""Whole submissions of the real toy policy: honest ones pass, cheats do not, and our own failures are no verdict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from stannary import toploc
+from stannary.cards import Card
+from stannary.environments import Environment
+from stannary.errors import AbstainError
+from stannary.sampling import gumbel
+from stannary.types import Outcome, Reason
+from stannary.verdict import rewards_hash
+from tests.validator.conftest import FACTS, NODE, RULES, STRANGER, Bench, generate, leaf_of, prove, provider_of
+from validator.judgement import Judge, screen
+from validator.prefill import Prefill
+from worker.engine import RolloutRequest
+from worker.engine_transformers import TransformersEngine, TransformersOptions
+
+
+def test_honest_group_is_accepted_with_its_rewards(bench: Bench) -> None:
+    judgement = bench.verdict(bench.rollouts)
+    assert judgement.finding.is_fine, judgement.finding.explanation
+    problem = bench.judge.environment.problem(FACTS.seeds.slot_seed(3))
+    expected = tuple(bench.judge.environment.reward(problem, tokens) for tokens in bench.tokens)
+    assert judgement.rewards == expected
+    assert judgement.verdict(1, 2).rewards_hash == rewards_hash(expected)
+    assert judgement.finding.measures["largest_gap"].value is not None
+
+
+@pytest.mark.parametrize("engine_dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("prefill_dtype", ["bf16", "fp32"])
+def test_honest_corpus_of_the_engine_is_never_rejected(
+    engine_dtype: str, prefill_dtype: str, toy: Path, neighbour: Path, card: Card, environment: Environment
+) -> None:
+    for folder in (toy, neighbour):
+        engine = TransformersEngine(
+            TransformersOptions(dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[engine_dtype])
+        )
+        engine.load(folder)
+        judge = Judge(RULES, FACTS, card, environment, Prefill(folder, prefill_dtype))
+        for slot in range(FACTS.slots):
+            prompt = environment.problem(FACTS.seeds.slot_seed(slot)).prompt
+            outputs = engine.generate(
+                [RolloutRequest(FACTS.seeds.rollout_seed(slot, rollout), prompt, 48) for rollout in range(4)], 1.0
+            )
+            made = leaf_of(prove(prompt, [o.tokens for o in outputs], [o.states for o in outputs]), slot)
+            finding = judge.judge(made.leaf, made.data).finding
+            assert finding.is_fine, (slot, finding)
+
+
+def edited(bench: Bench, choose: random.Random, rollouts: int) -> tuple[list[tuple[int, ...]], list[torch.Tensor]]:
+    """Replace one token of each of some rollouts and run the right policy over it: activations are honest."""
+    tokens = []
+    for index, own in enumerate(bench.tokens):
+        row = list(own)
+        if index < rollouts:
+            place = choose.randrange(len(row) - 1)
+            row[place] = choose.choice([token for token in range(12, 48) if token != row[place]])
+        tokens.append(tuple(row))
+    return tokens, bench.judge.policy.states(bench.prompt, tokens)
+
+
+def test_edited_tokens_are_caught_by_sampling_alone(bench: Bench) -> None:
+    outcomes = []
+    for trial in range(10):
+        tokens, states = edited(bench, random.Random(trial), rollouts=1)
+        finding = bench.finding(prove(bench.prompt, tokens, states))
+        assert finding.reason in (Reason.SAMPLING, Reason.SAMPLING_BOUND)
+        mismatches = finding.measures["exponent_mismatches"]
+        assert mismatches.value is not None
+        assert mismatches.limit is not None
+        assert mismatches.value <= mismatches.limit
+        outcomes.append(finding.outcome)
+    assert outcomes.count(Outcome.FAULT) >= 8
+
+
+def test_stale_policy_is_caught(bench: Bench, neighbour: Path) -> None:
+    """The leased policy is one step newer than the one that generated and proved."""
+    judge = replace(bench.judge, policy=Prefill(neighbour, "fp32"))
+    made = leaf_of(bench.rollouts)
+    finding = judge.judge(made.leaf, made.data).finding
+    assert finding.outcome in (Outcome.REJECT, Outcome.FAULT)
+
+
+def test_right_tokens_with_states_of_a_stale_policy_are_rejected_not_faulted(bench: Bench, neighbour: Path) -> None:
+    states = Prefill(neighbour, "bf16").states(bench.prompt, bench.tokens)
+    finding = bench.finding(prove(bench.prompt, bench.tokens, states))
+    assert (finding.outcome, finding.reason) == (Outcome.REJECT, Reason.ACTIVATIONS)
+
+
+def test_best_of_two_is_caught(bench: Bench, bf16: Prefill) -> None:
+    other = [bytes(byte ^ 0xFF for byte in seed) for seed in bench.seeds]
+    tokens, states = generate(bf16, bench.prompt, other, RULES.max_completion_tokens)
+    mixed = [*bench.tokens[:3], tokens[3]], [*bench.states[:3], states[3]]
+    finding = bench.finding(prove(bench.prompt, *mixed))
+    assert (finding.outcome, finding.reason) == (Outcome.FAULT, Reason.SAMPLING_BOUND)
+    assert finding.explanation.startswith("rollout 3")
+
+
+def test_runner_up_at_every_chance_is_caught(bench: Bench) -> None:
+    """Choosing the second best wherever it is nearly as good stays below the bound and still adds up."""
+    policy, rows = bench.judge.policy, []
+    for seed in bench.seeds:
+        row: list[int] = []
+        while len(row) < RULES.max_completion_tokens:
+            (states,) = policy.states(bench.prompt, [[*row, 0]])
+            scores = policy.logits(states[-1:])[0] + torch.from_numpy(gumbel(seed, len(row), policy.vocabulary))
+            best, second = scores.topk(2).indices.tolist()
+            is_near = float(scores[best] - scores[second]) < 0.3 and best not in policy.end_ids
+            row.append(second if is_near else best)
+            if row[-1] in policy.end_ids:
+                break
+        rows.append(tuple(row))
+    finding = bench.finding(prove(bench.prompt, rows, policy.states(bench.prompt, rows)))
+    assert (finding.outcome, finding.reason) == (Outcome.REJECT, Reason.SAMPLING)
+
+
+@pytest.mark.parametrize("cap", [1, 31, 32, 33, 48])
+def test_completions_around_a_chunk_are_accepted(
+    cap: int, bench: Bench, bf16: Prefill, environment: Environment
+) -> None:
+    judge = replace(bench.judge, rules=replace(RULES, max_completion_tokens=cap))
+    tokens, states = generate(bf16, bench.prompt, bench.seeds, cap)
+    made = leaf_of(prove(bench.prompt, tokens, states))
+    judgement = judge.judge(made.leaf, made.data)
+    assert judgement.finding.is_fine, judgement.finding
+    assert max(len(row) for row in tokens) == cap
+
+
+def test_completion_of_the_end_token_alone_scores_nothing(bench: Bench) -> None:
+    tokens = [(1,)] * 4
+    states = bench.judge.policy.states(bench.prompt, tokens)
+    # A seed whose noise picks the end token at once is too rare to look for: take the sampling check's word away.
+    loose = replace(bench.judge.card.thresholds, gap_bound=1e9, gap_cap=0.0, gap_margin=1e9)
+    judge = replace(bench.judge, card=replace(bench.judge.card, thresholds=loose))
+    made = leaf_of(prove(bench.prompt, tokens, states))
+    judgement = judge.judge(made.leaf, made.data)
+    assert judgement.finding.is_fine, judgement.finding
+    assert judgement.rewards == (0.0,) * 4
+
+
+def test_reward_is_the_environments_whatever_the_worker_thinks(bench: Bench) -> None:
+    assert not any("reward" in name for name in type(bench.rollouts[0]).__slots__)
+
+
+def test_one_hostile_leaf_leaves_the_others_alone(bench: Bench) -> None:
+    honest = leaf_of(bench.rollouts)
+    for data in (b"", b"PAR1", b"PAR1" + bytes(1000) + b"PAR1", bytes(range(256)) * 8):
+        hostile = leaf_of(bench.rollouts, data=data)
+        assert bench.judge.judge(hostile.leaf, data).finding.outcome is Outcome.REJECT
+        assert bench.judge.judge(honest.leaf, honest.data).finding.is_fine
+
+
+def test_own_failure_is_raised_and_never_a_verdict(bench: Bench) -> None:
+    class Broken:
+        vocabulary, hidden_size, end_ids, head_rows = 64, 128, frozenset({1}), 64
+
+        def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+            raise RuntimeError("the device is gone")
+
+        def logits(self, states: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("the device is gone")
+
+    made = leaf_of(bench.rollouts)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        replace(bench.judge, policy=Broken()).judge(made.leaf, made.data)
+
+
+def test_own_states_that_are_not_finite_are_no_verdict(bench: Bench) -> None:
+    class Drifted:
+        vocabulary, hidden_size, end_ids, head_rows = 64, 128, frozenset({1}), 64
+
+        def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+            return [torch.full((len(own), 128), float("nan"), dtype=torch.bfloat16) for own in completions]
+
+        def logits(self, states: torch.Tensor) -> torch.Tensor:
+            return torch.full((len(states), 64), float("nan"))
+
+    made = leaf_of(bench.rollouts)
+    with pytest.raises(Exception, match="finite"):
+        replace(bench.judge, policy=Drifted()).judge(made.leaf, made.data)
+
+
+def test_card_of_another_policy_or_temperature_is_no_verdict(bench: Bench) -> None:
+    for card in (
+        replace(bench.judge.card, hidden_size=576),
+        replace(bench.judge.card, vocabulary=65),
+        replace(bench.judge.card, temperature_milli=600),
+    ):
+        with pytest.raises(AbstainError):
+            replace(bench.judge, card=card)
+
+
+def test_screen_finds_what_needs_no_file(bench: Bench) -> None:
+    good, again = leaf_of(bench.rollouts, 3), leaf_of(bench.rollouts, 3)
+    forged, foreign = leaf_of(bench.rollouts, 4, coordinator=NODE), leaf_of(bench.rollouts, 5, node=STRANGER)
+    findings = screen([good.leaf, again.leaf, forged.leaf, foreign.leaf], RULES, FACTS, provider_of)
+    assert [finding.reason for finding in findings] == [Reason.NONE, Reason.SLOT, Reason.LEASE, Reason.SIGNATURE]
+
+
+def test_copy_of_another_slot_is_caught(bench: Bench, environment: Environment) -> None:
+    """A's completions under B's prompt, proved honestly: the noise of the slot picks other tokens."""
+    prompt = environment.problem(FACTS.seeds.slot_seed(5)).prompt
+    states = bench.judge.policy.states(prompt, bench.tokens)
+    finding = bench.finding(prove(prompt, bench.tokens, states), slot=5)
+    assert (finding.outcome, finding.reason) == (Outcome.FAULT, Reason.SAMPLING_BOUND)
+
+
+def test_chunk_count_is_the_protocols() -> None:
+    assert [toploc.chunk_count(tokens) for tokens in (1, 31, 32, 33, 64, 65)] == [1, 1, 1, 2, 2, 3]

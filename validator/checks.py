@@ -1,0 +1,421 @@
+"""The checks, cheap to dear: each looks at one thing and says what it found. Pure: no chain, files, HTTP or clock.
+
+A check never raises on a stranger's bytes. What raises here is our own failure, and the caller abstains on it.
+
+Who is to blame decides between reject and fault. A fault is slashed, so it must follow from what the node itself
+signed: the leaf, the lease it names by hash, and the file it names by hash. Signatures and lists reach a validator
+through the coordinator, which could spoil them to harm a worker: what is wrong with those is a reject at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stannary import toploc
+from stannary.cards import Thresholds
+from stannary.errors import BadSignature, Malformed, ProofError
+from stannary.evidence import Measure
+from stannary.merkle import merkle_root
+from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash, decode_group
+from stannary.sampling import gaps
+from stannary.seeds import StepSeeds
+from stannary.structs import Domain, Lease, Submission
+from stannary.types import Address, Hash, Outcome, Reason, to_hex
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the pool's terms on chain say, as far as a check needs it."""
+
+    domain: Domain
+    pool: int
+    coordinator: Address
+    group_size: int
+    max_completion_tokens: int
+    lease_seconds: int
+    collect_seconds: int
+    temperature_milli: int
+    protocol_version: int
+    card_hash: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What the chain says of the step."""
+
+    step: int
+    policy_step: int
+    slots: int
+    seeded_at: int
+    """Chain time in unix seconds; no lease is older."""
+    seeds: StepSeeds
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFacts:
+    """What the policy's folder says."""
+
+    vocabulary: int
+    end_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One committed leaf with the signatures that came with it."""
+
+    submission: Submission
+    signature: bytes
+    lease: Lease
+    lease_signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found: accept if nothing is wrong, abstain if it cannot be decided."""
+
+    outcome: Outcome = Outcome.ACCEPT
+    reason: Reason = Reason.NONE
+    explanation: str = ""
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the check has nothing against the leaf."""
+        return self.outcome is Outcome.ACCEPT
+
+
+FINE = Finding()
+
+
+def reject(reason: Reason, explanation: str, measures: Mapping[str, Measure] | None = None) -> Finding:
+    """Return the finding of a leaf that is not paid."""
+    return Finding(Outcome.REJECT, reason, explanation, measures or {})
+
+
+def fault(reason: Reason, explanation: str, measures: Mapping[str, Measure] | None = None) -> Finding:
+    """Return the finding of a leaf that is not paid and slashed."""
+    return Finding(Outcome.FAULT, reason, explanation, measures or {})
+
+
+def unavailable(explanation: str) -> Finding:
+    """Return the finding of a leaf that this validator cannot decide."""
+    return Finding(Outcome.ABSTAIN, Reason.UNAVAILABLE, explanation)
+
+
+def check_root(leaves: Sequence[Leaf], root: Hash, leaf_count: int) -> Finding:
+    """Whether these are the committed leaves. If not, the coordinator serves others: nobody's leaf can be judged."""
+    if len(leaves) != leaf_count:
+        return unavailable(f"leaves: {leaf_count} were committed, {len(leaves)} are served")
+    try:
+        found = merkle_root([leaf.submission.struct_hash() for leaf in leaves])
+    except Malformed as error:
+        return unavailable(f"leaves: {error}")
+    if found != root:
+        return unavailable(f"leaves: root {to_hex(root)} was committed, {to_hex(found)} is served")
+    return FINE
+
+
+def is_in_order(leaves: Sequence[Leaf]) -> bool:
+    """Say whether leaves stand in the order of (provider, slot). No leaf is to blame if they do not."""
+    keys = [(int(leaf.submission.provider, 16), leaf.submission.slot) for leaf in leaves]
+    return keys == sorted(keys)
+
+
+def check_signature(leaf: Leaf, rules: Rules, provider_of_node: Address) -> Finding:
+    """The leaf is signed by its node, and the node acts for the leaf's provider on chain."""
+    submission = leaf.submission
+    try:
+        submission.require_signer(leaf.signature, rules.domain, submission.node)
+    except (Malformed, BadSignature) as error:
+        return reject(Reason.SIGNATURE, str(error))
+    if provider_of_node != submission.provider:
+        return reject(
+            Reason.SIGNATURE, f"node {submission.node} acts for {provider_of_node}, not for {submission.provider}"
+        )
+    return FINE
+
+
+def check_place(leaf: Leaf, rules: Rules, facts: StepFacts) -> Finding:
+    """The leaf is for this pool and step, and for a slot that the step has."""
+    submission = leaf.submission
+    if (submission.pool, submission.step) != (rules.pool, facts.step):
+        return reject(Reason.SLOT, f"the leaf is for pool {submission.pool}, step {submission.step}")
+    if submission.slot >= facts.slots:
+        return reject(Reason.SLOT, f"slot {submission.slot}: the step has slots 0 … {facts.slots - 1}")
+    return FINE
+
+
+def check_lease(leaf: Leaf, rules: Rules, facts: StepFacts) -> Finding:
+    """The lease is the one that the leaf names, for this leaf, on the pool's terms, signed by the coordinator."""
+    submission, lease = leaf.submission, leaf.lease
+    try:
+        lease_hash = lease.struct_hash()
+    except Malformed as error:
+        return unavailable(f"lease: {error}")
+    if lease_hash != submission.lease_hash:
+        return unavailable(f"lease: the leaf names {to_hex(submission.lease_hash)}, {to_hex(lease_hash)} is served")
+    # The node has signed both sides of these: it is its own contradiction.
+    claimed = (lease.pool, lease.step, lease.slot, lease.provider, lease.node)
+    own = (submission.pool, submission.step, submission.slot, submission.provider, submission.node)
+    if claimed != own:
+        return fault(Reason.LEASE, f"the lease is for {claimed}, the leaf for {own}")
+    if submission.units > lease.max_units:
+        return fault(Reason.UNITS, f"units: {submission.units} claimed, the lease allows {lease.max_units}")
+    try:
+        lease.require_signer(leaf.lease_signature, rules.domain, rules.coordinator)
+    except (Malformed, BadSignature) as error:
+        return reject(Reason.LEASE, str(error))
+    expected = {
+        "policy step": (facts.policy_step, lease.policy_step),
+        "card": (to_hex(rules.card_hash), to_hex(lease.card_hash)),
+        "protocol version": (rules.protocol_version, lease.protocol_version),
+    }
+    for name, (wanted, got) in expected.items():
+        if wanted != got:
+            return reject(Reason.LEASE, f"{name} of the lease: expected {wanted}, got {got}")
+    latest = facts.seeded_at + rules.collect_seconds + rules.lease_seconds
+    if not facts.seeded_at <= lease.valid_from < lease.valid_until <= latest:
+        return reject(
+            Reason.LEASE,
+            f"validity of the lease: expected within {facts.seeded_at} … {latest}, "
+            f"got {lease.valid_from} … {lease.valid_until}",
+        )
+    return FINE
+
+
+def duplicates(leaves: Sequence[Leaf], is_sound: Sequence[bool]) -> frozenset[int]:
+    """Return the indices of leaves whose slot an earlier sound lease already holds; only sound leaves hold slots."""
+    sound = sorted(
+        (index for index in range(len(leaves)) if is_sound[index]),
+        key=lambda index: (leaves[index].lease.valid_from, index),
+    )
+    holder: dict[int, int] = {}
+    for index in sound:
+        holder.setdefault(leaves[index].submission.slot, index)
+    return frozenset(index for index in sound if holder[leaves[index].submission.slot] != index)
+
+
+def check_file(data: bytes, leaf: Leaf, rules: Rules) -> tuple[Finding, list[Rollout]]:
+    """The file is the leaf's, within the size limit, of exactly the schema, and holds a whole group."""
+    if content_hash(data) != leaf.submission.content_hash:
+        return unavailable(f"file: {to_hex(leaf.submission.content_hash)} is committed, another is served"), []
+    if len(data) > MAX_SUBMISSION_BYTES:
+        return reject(Reason.SIZE, f"file: {len(data)} bytes, at most {MAX_SUBMISSION_BYTES} are taken"), []
+    try:
+        return FINE, decode_group(data, rules.group_size)
+    except Malformed as error:
+        if error.field == "rows":
+            return reject(Reason.GROUP, str(error)), []
+        if error.field == "proof":
+            return fault(Reason.PROOF_FORMAT, str(error)), []
+        return reject(Reason.SCHEMA, str(error)), []
+
+
+def check_prompt(rollouts: Sequence[Rollout], prompt: Sequence[int]) -> Finding:
+    """Every rollout starts from the prompt that the slot's seed gives."""
+    for index, rollout in enumerate(rollouts):
+        if rollout.prompt != tuple(prompt):
+            place = next(
+                (at for at, pair in enumerate(zip(rollout.prompt, prompt, strict=False)) if pair[0] != pair[1]),
+                min(len(rollout.prompt), len(prompt)),
+            )
+            return fault(
+                Reason.PROMPT,
+                f"rollout {index}: the slot's prompt has {len(prompt)} tokens, this one {len(rollout.prompt)}; "
+                f"they differ from token {place} on",
+            )
+    return FINE
+
+
+def check_lengths(rollouts: Sequence[Rollout], rules: Rules) -> Finding:
+    """Every completion has at least one token and at most the cap."""
+    for index, rollout in enumerate(rollouts):
+        if not 1 <= len(rollout.completion) <= rules.max_completion_tokens:
+            return reject(
+                Reason.LENGTH,
+                f"rollout {index}: {len(rollout.completion)} tokens, expected 1 … {rules.max_completion_tokens}",
+            )
+    return FINE
+
+
+def check_tokens(rollouts: Sequence[Rollout], policy: PolicyFacts) -> Finding:
+    """Every token id is in the vocabulary."""
+    for index, rollout in enumerate(rollouts):
+        for place, token in enumerate(rollout.completion):
+            if not 0 <= token < policy.vocabulary:
+                return reject(
+                    Reason.TOKEN,
+                    f"rollout {index}, token {place}: id {token}, expected 0 … {policy.vocabulary - 1}",
+                )
+    return FINE
+
+
+def check_termination(rollouts: Sequence[Rollout], rules: Rules, policy: PolicyFacts) -> Finding:
+    """A completion ends with its first end token, or at the cap."""
+    for index, rollout in enumerate(rollouts):
+        ends = [place for place, token in enumerate(rollout.completion) if token in policy.end_ids]
+        last = len(rollout.completion) - 1
+        if ends and ends[0] != last:
+            return reject(Reason.TERMINATION, f"rollout {index}: goes on after the end token at {ends[0]}")
+        if not ends and last + 1 != rules.max_completion_tokens:
+            return reject(
+                Reason.TERMINATION,
+                f"rollout {index}: stops after {last + 1} tokens, without an end token, below the cap",
+            )
+    return FINE
+
+
+def check_units(rollouts: Sequence[Rollout], leaf: Leaf) -> Finding:
+    """The units that are to be paid are the tokens that are there."""
+    generated = sum(len(rollout.completion) for rollout in rollouts)
+    if generated != leaf.submission.units:
+        return fault(Reason.UNITS, f"units: {leaf.submission.units} claimed, the file holds {generated} tokens")
+    return FINE
+
+
+def check_proofs(rollouts: Sequence[Rollout]) -> Finding:
+    """There is one well-formed proof for every chunk."""
+    for index, rollout in enumerate(rollouts):
+        expected = toploc.chunk_count(len(rollout.completion))
+        if len(rollout.proofs) != expected:
+            return fault(
+                Reason.PROOF_COUNT,
+                f"rollout {index}: expected {expected} proofs for {len(rollout.completion)} tokens, "
+                f"got {len(rollout.proofs)}",
+            )
+        for chunk, proof in enumerate(rollout.proofs):
+            try:
+                toploc.parse(proof)
+            except ProofError as error:
+                return fault(Reason.PROOF_FORMAT, f"rollout {index}, chunk {chunk}: {error}")
+    return FINE
+
+
+def check_activations(rollouts: Sequence[Rollout], states: Sequence[torch.Tensor], thresholds: Thresholds) -> Finding:
+    """The proofs are of the states that the policy has at these tokens.
+
+    Shapes: states one [T, H] bfloat16 for each rollout, recomputed by this validator.
+    """
+    worst: dict[str, Measure] = {}
+    failed = ""
+    for index, (rollout, own) in enumerate(zip(rollouts, states, strict=True)):
+        for chunk, drift in enumerate(toploc.verify(own, rollout.proofs)):
+            tokens = min(toploc.CHUNK_TOKENS, len(rollout.completion) - chunk * toploc.CHUNK_TOKENS)
+            limits = thresholds.drift_limits(tokens)
+            for name in ("exponent_mismatches", "mantissa_mean", "mantissa_median"):
+                value, limit = float(getattr(drift, name)), float(getattr(limits, name))
+                if name not in worst or _excess(value, limit) > _excess(*_pair(worst[name])):
+                    worst[name] = Measure.of(value, limit)
+                if value > limit and not failed:
+                    failed = f"rollout {index}, chunk {chunk} of {tokens} tokens: {name} {value:g}, at most {limit:g}"
+    if failed:
+        return reject(Reason.ACTIVATIONS, failed, worst)
+    return Finding(measures=worst)
+
+
+def check_sampling(
+    rollouts: Sequence[Rollout],
+    states: Sequence[torch.Tensor],
+    seeds: Sequence[bytes],
+    temperature: float,
+    thresholds: Thresholds,
+    logits: Callable[[torch.Tensor], torch.Tensor],
+    rows: int,
+) -> Finding:
+    """Every token is the one that the slot's noise picks from the policy's logits, up to what honest numerics move.
+
+    Shapes: states one [T, H] bfloat16 for each rollout; `logits` maps at most `rows` states to [rows, V] float32.
+    """
+    replayed = [
+        replay(own, rollout.completion, seed, temperature, logits, rows)
+        for rollout, own, seed in zip(rollouts, states, seeds, strict=True)
+    ]
+    every = np.concatenate(replayed)
+    return judge_gaps(every, thresholds, place=lambda flat: _place(replayed, flat))
+
+
+def replay(
+    states: torch.Tensor,
+    tokens: Sequence[int],
+    seed: bytes,
+    temperature: float,
+    logits: Callable[[torch.Tensor], torch.Tensor],
+    rows: int,
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return how far each claimed token lies below the best under the replayed noise. Shapes: [T]."""
+    parts = []
+    for start in range(0, len(tokens), rows):
+        part = tokens[start : start + rows]
+        values = logits(states[start : start + rows]).numpy()
+        parts.append(gaps(values, part, temperature, seed, first_position=start).gap)
+    return np.concatenate(parts)
+
+
+def judge_gaps(
+    gap: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    thresholds: Thresholds,
+    place: Callable[[int], str] = str,
+) -> Finding:
+    """Hold the gaps of all tokens of a submission against the card. Shapes: gap [N]."""
+    tokens = gap.size
+    largest = float(gap.max())
+    beyond = int((gap > thresholds.gap_margin).sum())
+    capped = float(np.minimum(gap, thresholds.gap_cap).sum())
+    measures = {
+        "tokens": Measure.of(tokens),
+        "not_best": Measure.of(int((gap > 0).sum())),
+        "largest_gap": Measure.of(largest, thresholds.gap_bound),
+        "beyond_margin": Measure.of(beyond, thresholds.beyond_margin.of(tokens)),
+        "capped_gap_sum": Measure.of(capped, thresholds.capped_sum.of(tokens)),
+    }
+    if largest > thresholds.gap_bound:
+        where = place(int(gap.argmax()))
+        return fault(
+            Reason.SAMPLING_BOUND,
+            f"{where}: {largest:.3f} below the token that the seed picks, at most {thresholds.gap_bound:g} is possible",
+            measures,
+        )
+    if beyond > thresholds.beyond_margin.of(tokens):
+        return reject(
+            Reason.SAMPLING,
+            f"{beyond} of {tokens} tokens lie more than {thresholds.gap_margin:g} below the token that the seed picks, "
+            f"at most {thresholds.beyond_margin.of(tokens):.1f} may",
+            measures,
+        )
+    if capped > thresholds.capped_sum.of(tokens):
+        return reject(
+            Reason.SAMPLING,
+            f"gaps of {tokens} tokens sum to {capped:.3f}, at most {thresholds.capped_sum.of(tokens):.3f} may",
+            measures,
+        )
+    return Finding(measures=measures)
+
+
+def worse(first: Finding, second: Finding) -> Finding:
+    """Return the finding that decides: the graver one, the first of equals; measures of both are kept."""
+    chosen = second if second.outcome > first.outcome else first
+    return Finding(chosen.outcome, chosen.reason, chosen.explanation, {**first.measures, **second.measures})
+
+
+def _excess(value: float, limit: float) -> float:
+    return value - limit
+
+
+def _pair(measure: Measure) -> tuple[float, float]:
+    value = float("inf") if measure.value is None else measure.value
+    return value, measure.limit or 0.0
+
+
+def _place(replayed: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.float64]]], flat: int) -> str:
+    for index, part in enumerate(replayed):
+        if flat < part.size:
+            return f"rollout {index}, token {flat}"
+        flat -= part.size
+    return f"token {flat}"

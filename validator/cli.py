@@ -1,0 +1,149 @@
+"""`stannary validator`: starts a validator, says whether one could start, or measures a calibration card."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stannary import wallet
+from stannary.errors import SettingsError, StannaryError
+from stannary.logs import start_logging
+from validator.settings import Settings
+
+app = typer.Typer(
+    help="Re-check submissions, vote, be paid for it.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+RunDir = Annotated[Path | None, typer.Option(help="Where policy folders and votes live.")]
+RpcUrl = Annotated[str | None, typer.Option(help="JSON-RPC address of the chain.")]
+DeploymentFile = Annotated[Path | None, typer.Option("--deployment", help="File with the contracts' addresses.")]
+Pool = Annotated[int | None, typer.Option(help="Pool to validate in.")]
+CoordinatorUrl = Annotated[str | None, typer.Option(help="Address of the pool's coordinator.")]
+RelayUrls = Annotated[list[str] | None, typer.Option("--relay-url", help="Further source of weights; repeatable.")]
+Keystore = Annotated[Path | None, typer.Option(help="The node's keystore.")]
+PasswordFile = Annotated[Path | None, typer.Option(help="File with its password; asked for unless given.")]
+Dtype = Annotated[str | None, typer.Option(help="Compute of the prefill: fp32 or bf16.")]
+Device = Annotated[str | None, typer.Option(help="Device of the prefill.")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads of the prefill.")]
+
+
+@app.command()
+def start(
+    run_dir: RunDir = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+    pool: Pool = None,
+    coordinator_url: CoordinatorUrl = None,
+    relay_urls: RelayUrls = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    threads: Threads = None,
+) -> None:
+    """Validate in a pool until stopped; options may also be given as variables, STANNARY_VALIDATOR_<OPTION>."""
+    start_logging()
+    settings = Settings.load(
+        run_dir=run_dir,
+        rpc_url=rpc_url,
+        deployment=deployment,
+        pool=pool,
+        coordinator_url=coordinator_url,
+        relay_urls=tuple(relay_urls) if relay_urls else None,
+        keystore=keystore,
+        password_file=password_file,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+    )
+    account = wallet.load(settings.keystore, wallet.read_password(settings.password_file, str(settings.keystore)))
+    if settings.threads is not None:
+        # Read when torch is loaded, which is later than here.
+        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+    from validator.assembly import Stopped, assemble
+    from validator.loop import Validator
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        Validator(assemble(settings, account, stop), settings.poll_s, stop).run()
+    except Stopped:
+        logging.getLogger(__name__).info("stopped while starting")
+
+
+@app.command()
+def check(
+    run_dir: RunDir = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+    pool: Pool = None,
+    coordinator_url: CoordinatorUrl = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Say, line by line, whether a validator with these settings could start: wallet, chain, pool, stake, documents."""
+    from validator.readiness import checks
+
+    settings = Settings.load(
+        run_dir=run_dir,
+        rpc_url=rpc_url,
+        deployment=deployment,
+        pool=pool,
+        coordinator_url=coordinator_url,
+        keystore=keystore,
+        password_file=password_file,
+    )
+    is_ready = True
+    for name, found in checks(settings):
+        is_ready &= not isinstance(found, StannaryError)
+        typer.echo(f"{'no' if isinstance(found, StannaryError) else 'ok'}  {name}: {found}")
+    if not is_ready:
+        raise typer.Exit(1)
+
+
+@app.command()
+def calibrate(
+    policy: Annotated[list[Path], typer.Option(help="Folder of a policy that corpora are of; repeatable.")],
+    corpus: Annotated[list[Path], typer.Option(help="Honest rollouts recorded from an engine; repeatable.")],
+    out: Annotated[Path, typer.Option(help="Where to write the card.")],
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=CORPUS@FOLDER: a corpus that pretends to be of the policy in FOLDER; repeatable."),
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="Prefill computes to measure; both unless given.")] = None,
+) -> None:
+    """Measure honest drift and write a calibration card; attacks are counted under its limits, they do not set them."""
+    from validator.calibrate import calibrate as measure
+    from validator.machine import describe
+
+    card = measure(
+        policy,
+        corpus,
+        [_attack(text) for text in attack or []],
+        dtype or ["bf16", "fp32"],
+        {"command": "stannary " + " ".join(_shown(word) for word in sys.argv[1:]), **describe()},
+        typer.echo,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(card.to_bytes())
+    typer.echo(f"card 0x{card.hash().hex()} written to {out}")
+
+
+def _attack(text: str) -> tuple[str, Path, Path]:
+    name, equals, rest = text.partition("=")
+    corpus, at, folder = rest.rpartition("@")
+    if not (name and equals and corpus and at and folder):
+        raise SettingsError(f"--attack {text}: expected NAME=CORPUS@FOLDER")
+    return name, Path(corpus), Path(folder)
+
+
+def _shown(word: str) -> str:
+    return f"'{word}'" if " " in word else word

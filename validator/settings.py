@@ -1,0 +1,32 @@
+"""The validator's settings, built once at start. Rules of the pool are on chain, not here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from stannary.settings import RoleSettings
+
+
+class Settings(RoleSettings):
+    """How this validator runs."""
+
+    ROLE: ClassVar[str] = "validator"
+
+    pool: Annotated[int, Field(ge=1, lt=1 << 63)]
+    coordinator_url: str
+    keystore: Path
+    """The node's key; its provider holds the validator stake."""
+    run_dir: Path = Path("runs/validator")
+    """Where policy folders and votes live."""
+    relay_urls: tuple[str, ...] = ()
+    """Further sources of weights, asked before the coordinator."""
+    dtype: Literal["bf16", "fp32"] = "fp32"
+    """Compute of the prefill; the protocol's states are bf16 in any case."""
+    device: str = "cpu"
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """CPU threads of the prefill; torch's own choice unless set."""
+    poll_s: Annotated[float, Field(gt=0, le=60)] = 0.5
+    """How often the chain is asked for duties."""
