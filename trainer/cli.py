@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from stannary import wallet
+from stannary.logs import start_logging
 from trainer.settings import Settings
 
 app = typer.Typer(help="Learn from accepted rollouts, publish policy steps.", no_args_is_help=True)
@@ -125,6 +126,7 @@ def rehearse(
 
 def run(settings: Settings) -> None:
     """Train in this process until done or until a signal asks to stop, between two actions."""
+    start_logging()
     stop = threading.Event()
 
     def note(number: int, _frame: FrameType | None) -> None:

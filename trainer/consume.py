@@ -22,10 +22,11 @@ from trainer.grpo import group_advantages
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """The pool's rules for a group."""
+    """The pool's rules for a group, and the policy's vocabulary."""
 
     group_size: int
     max_completion_tokens: int
+    vocabulary: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ def score_group(leaf: Submission, data: bytes, problem: Problem, environment: En
             raise Malformed(
                 "completion", expected=f"1 … {rules.max_completion_tokens} tokens", got=len(rollout.completion)
             )
+        for token in rollout.completion:
+            if not 0 <= token < rules.vocabulary:
+                raise Malformed("token", expected=f"0 … {rules.vocabulary - 1}", got=token)
     rewards = tuple(environment.reward(problem, rollout.completion) for rollout in rollouts)
     samples = tuple(
         Sample(rollout.prompt, rollout.completion, advantage)

@@ -253,7 +253,7 @@ class Trainer:
         """Return the accepted groups that can be had; one that is withheld or no group is left out, and named."""
         seeds = StepSeeds(self._chain.ledger_domain, self._run.pool, step, state.seed_beacon)
         terms = self._run.terms
-        rules = GroupRules(terms.group_size, terms.max_completion_tokens)
+        rules = GroupRules(terms.group_size, terms.max_completion_tokens, self._policy.vocabulary)
         deadline = self._clock() + self._run.file_wait_s
         groups = []
         for leaf in chosen:

@@ -90,6 +90,11 @@ class Policy:
             weight_decay=recipe.weight_decay,
         )
 
+    @property
+    def vocabulary(self) -> int:
+        """Token ids are below this."""
+        return int(self.model.config.vocab_size)
+
     def logprobs(self, batch: Batch) -> torch.Tensor:
         """Return log-probabilities of the batch's targets under the current weights. Shapes: [N]."""
         states_BTH = self.model.base_model(

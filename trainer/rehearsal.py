@@ -6,6 +6,7 @@ import copy
 import json
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,14 +88,14 @@ def rehearse(
         )
 
     before = held_out()
-    actors = [_actor(policy)]
+    actors = deque([_actor(policy)], maxlen=schedule.lag + 1)  # the oldest is the one that lags
     rewards_by_step: list[float] = []
     for step in range(schedule.policy_steps):
         problems = [
             environment.problem(f"rehearsal {schedule.seed} {step} {slot}".encode()) for slot in range(schedule.groups)
         ]
         completions = sample(
-            actors[max(0, step - schedule.lag)],
+            actors[0],
             [problem.prompt for problem in problems for _ in range(schedule.group_size)],
             end_ids=end_ids,
             max_tokens=schedule.max_tokens,

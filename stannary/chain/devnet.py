@@ -66,16 +66,17 @@ class NodeProcess:
         return self.program in command and str(self.port) in command
 
     def end(self) -> None:
-        """End the process group: asked first, so that the state is saved, then forced."""
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, sign)
-            deadline = time.monotonic() + END_WAIT_S
-            while self.is_running() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            if not self.is_running():
-                break
-        _started.pop(self.pid, None)
+        """End the process group: asked first, so that the state is saved, then whatever is left by force."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGTERM)
+        deadline = time.monotonic() + END_WAIT_S
+        while self.is_running() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        child = _started.pop(self.pid, None)
+        if child is not None:
+            child.wait(END_WAIT_S)
 
 
 def start(folder: Path, port: int, block_time_s: int, *, is_hardhat: bool = False) -> NodeProcess:

@@ -293,7 +293,7 @@ contract SubmissionLedgerTest is ChainTest {
         ledger.commitRoot(pool, 0, keccak256("root"), 7, bytes32(0));
     }
 
-    function test_root_before_the_seed_beacon_is_refused() external {
+    function test_L1_root_before_the_seed_beacon_is_refused() external {
         open(0, 6);
         wrongPhase(0, Phase.Open, Phase.Seeded);
         vm.prank(COORDINATOR);
@@ -323,7 +323,7 @@ contract SubmissionLedgerTest is ChainTest {
         ledger.cancelStep(pool, 0);
     }
 
-    function test_cancellation_of_a_committed_step_is_refused() external {
+    function test_L1_cancellation_of_a_committed_step_is_refused() external {
         seed(0, 3);
         commit(0, makeLeaves(0, 3));
         skip(10_000);
@@ -427,7 +427,7 @@ contract SubmissionLedgerTest is ChainTest {
         cast(0, panel[1], all(Outcome.Accept, 3));
     }
 
-    function test_vote_before_the_audit_beacon_is_refused() external {
+    function test_L1_vote_before_the_audit_beacon_is_refused() external {
         seed(0, 3);
         commit(0, makeLeaves(0, 3));
         wrongPhase(0, Phase.Committed, Phase.Audited);
@@ -463,7 +463,7 @@ contract SubmissionLedgerTest is ChainTest {
         ledger.outcomeOf(pool, 0, 6);
     }
 
-    function test_outcome_before_finalizing_is_refused() external {
+    function test_L1_outcome_before_finalizing_is_refused() external {
         address[] memory panel = audit(0, 3, makeLeaves(0, 3));
         for (uint256 i = 0; i < 3; ++i) cast(0, panel[i], all(Outcome.Accept, 3));
         wrongPhase(0, Phase.Audited, Phase.Finalized);
@@ -605,7 +605,7 @@ contract SubmissionLedgerTest is ChainTest {
         ledger.slashLeaf(pool, 0, stray);
     }
 
-    function test_leaf_before_finalizing_is_not_slashed() external {
+    function test_L1_leaf_before_finalizing_is_not_slashed() external {
         Submission[] memory leaves = makeLeaves(0, 3);
         address[] memory panel = audit(0, 3, leaves);
         for (uint256 i = 0; i < 3; ++i) cast(0, panel[i], all(Outcome.Fault, 3));

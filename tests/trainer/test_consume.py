@@ -19,7 +19,7 @@ from trainer.consume import GroupRules, accepted, consumed_root, leaves_of, scor
 ZERO = Hash(bytes(32))
 SIGNATURE = b"\x11" * 65
 NODE = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
-RULES = GroupRules(group_size=4, max_completion_tokens=8)
+RULES = GroupRules(group_size=4, max_completion_tokens=8, vocabulary=64)
 A, R, X = Outcome.ACCEPT, Outcome.REJECT, Outcome.ABSTAIN
 
 
@@ -60,10 +60,12 @@ def test_accepted_leaves_come_in_slot_order_one_a_slot() -> None:
     assert accepted(leaves, [A, A, R, A, X]) == [leaf(1), leaf(3)]
 
 
-def group(environment: Environment, size: int = 4, length: int = 5, prompt: tuple[int, ...] | None = None) -> bytes:
+def group(
+    environment: Environment, size: int = 4, length: int = 5, prompt: tuple[int, ...] | None = None, first: int = 12
+) -> bytes:
     problem = environment.problem(b"seed")
     rollouts = [
-        Rollout(prompt or problem.prompt, tuple(12 + index for _ in range(length)), (bytes(PROOF_BYTES),))
+        Rollout(prompt or problem.prompt, tuple(first + index for _ in range(length)), (bytes(PROOF_BYTES),))
         for index in range(size)
     ]
     return encode_group(rollouts)
@@ -86,6 +88,8 @@ def test_group_is_scored_by_the_environment_and_not_by_the_file(sieve: Environme
         ({"length": 9}, "completion"),
         ({"prompt": (0, 4, 12, 12, 3)}, "prompt"),
         ({"length": 0}, "completion"),
+        ({"first": 61}, "token"),
+        ({"first": -1}, "token"),
     ],
 )
 def test_group_that_no_validator_may_accept_is_refused(

@@ -53,7 +53,6 @@ def test_devnet_with_a_damaged_process_file_says_which(tmp_path: Path) -> None:
         local.up(tmp_path)
 
 
-@pytest.mark.long
 def test_devnet_on_hardhat_serves_the_same_contracts(tmp_path: Path) -> None:
     try:
         chain = local.up(tmp_path, local.free_port(), is_hardhat=True)
