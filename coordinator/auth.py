@@ -1,4 +1,4 @@
-"""Who asks: signed requests, each taken once. Bodies are measured before they are read and read before they are parsed.
+"""Who asks: signed requests, each taken once. A body is read only after its signature and size, and parsed after that.
 
 A request is taken from an account that the pool knows (a node or provider with a position, or the trainer) and from no
 other, so that strangers cannot fill the table of nonces. The table outlives the process: a restart forgets no replay.
@@ -25,7 +25,7 @@ from stannary.types import Address, Hash, parse_hash, to_hex
 
 PATIENCE_S = 30.0
 """How long the next bytes of a body are waited for."""
-_UNPROCESSABLE = {signing.ADDRESS_HEADER, signing.NONCE_HEADER, signing.BODY_HEADER}
+_UNPROCESSABLE = {signing.ADDRESS_HEADER, signing.NONCE_HEADER}
 M = TypeVar("M", bound=wire.Message)
 
 
@@ -81,20 +81,21 @@ class SignedUpload:
 
 
 def signed(limit_bytes: int) -> Callable[[Request], Coroutine[Any, Any, SignedCall]]:
-    """Return a dependency that reads a body of at most `limit_bytes` and checks who signed it."""
+    """Return a dependency that checks who signed a request and reads its body of at most `limit_bytes`."""
 
     async def dependency(request: Request) -> SignedCall:
-        data = bytearray()
-        async for block in _blocks(request, limit_bytes):
-            data += block
-        caller = await run_in_threadpool(_verify, desk_of(request), request, signing.body_hash(bytes(data)))
-        return SignedCall(caller, bytes(data))
+        _check_length(request, limit_bytes)
+        upload = await signed_upload(request)
+        data = b"".join([block async for block in upload.blocks(limit_bytes)])
+        if signing.body_hash(data) != upload.body:
+            raise Refused("request", status=401, reason="the body is not the one that was signed")
+        return SignedCall(upload.caller, data)
 
     return dependency
 
 
 async def signed_upload(request: Request) -> SignedUpload:
-    """Check who signed a request for the body hash in its header, before the body is read."""
+    """Check who signed a request for the body hash in its header, before a byte of the body is read."""
     _check_encoding(request)
     text = request.headers.get(signing.BODY_HEADER)
     if not text:

@@ -16,7 +16,7 @@ from coordinator.settings import Settings
 from coordinator.store import Store
 from coordinator.tick import WaitBoard
 from stannary.chain import PoolTerms
-from stannary.errors import Refused
+from stannary.errors import Refused, Unavailable
 from stannary.structs import Domain
 from stannary.types import Address, Hash, PoolId
 
@@ -46,7 +46,10 @@ class Desk:
 
     def fresh_now(self, session: Session) -> queries.Now:
         """Return the mirrored point of the chain. Raises: Refused with 503 if it was looked at too long ago."""
-        now = queries.now(session)
+        try:
+            now = queries.now(session)
+        except Unavailable as error:
+            raise Refused("chain time", status=503, reason=f"{error}; try again") from None
         age_s = self.clock() - now.seen_at
         if age_s > self.settings.stale_after_s:
             raise Refused("chain time", status=503, reason=f"the chain was last seen {age_s:.0f} s ago; try again")

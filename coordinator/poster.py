@@ -158,6 +158,8 @@ class Poster:
     terms: PoolTerms
     clock: Callable[[], float]
     _retries: dict[Action, _Retry] = field(default_factory=dict)
+    _clean: set[tuple[int, int]] = field(default_factory=set)
+    """(step, finalized at) of steps in which nobody is left to slash."""
     _underway: dict[Action, Submitted] = field(default_factory=dict)
     """Slashes that were sent: they do not depend on each other, so none waits for the block of the one before."""
 
@@ -205,16 +207,19 @@ class Poster:
         )
 
     def _unslashed(self, session: Session, row: StepRow) -> list[int]:
+        if (row.step, row.finalized_at) in self._clean:
+            return []
         votes = [unpack_outcomes(vote.outcomes, row.leaf_count) for vote in queries.votes(session, row.step)]
         faults = [
             index
             for index in range(row.leaf_count)
             if tally([vote[index] for vote in votes], self.terms.quorum) is Outcome.FAULT
         ]
-        if not faults or not self._is_ours(session, row):
-            return []
         done = queries.slashed_leaves(session, row.step)
-        return [index for index in faults if index not in done]
+        left = [index for index in faults if index not in done] if self._is_ours(session, row) else []
+        if not left:
+            self._clean.add((row.step, row.finalized_at))
+        return left
 
     @staticmethod
     def _is_ours(session: Session, row: StepRow) -> bool:

@@ -130,6 +130,17 @@ def newest_leases(session: Session, step: int) -> Mapping[int, Held]:
     }
 
 
+def is_superseded(session: Session, lease_hash: Hash) -> bool:
+    """Say whether a lease is unknown or its slot was leased anew; chain time alone may go back, this does not."""
+    lease = session.get(LeaseRow, lease_hash)
+    if lease is None:
+        return True
+    newer = select(LeaseRow.issue).where(
+        LeaseRow.step == lease.step, LeaseRow.slot == lease.slot, LeaseRow.issue > lease.issue
+    )
+    return session.scalars(newer.limit(1)).first() is not None
+
+
 def open_leases(session: Session, node: Address, chain_time: int) -> Sequence[LeaseRow]:
     """Return the leases that a node can still fulfil, oldest step first."""
     frozen = select(CommitmentRow.step)

@@ -37,8 +37,9 @@ def demo(
             console.print(f"    {line}", highlight=False, markup=False)
         raise
     except KeyboardInterrupt:
+        console.print("interrupted; every process has ended", highlight=False, markup=False)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Stopped as stopped:
-        console.print(f"stopped by {stopped}", highlight=False, markup=False)
+        console.print(f"stopped by {stopped}; every process has ended", highlight=False, markup=False)
         raise typer.Exit(EXIT_SIGNAL + stopped.number) from None
     console.print(f"report    {run_dir / 'report.html'}  {run_dir / 'report.json'}", highlight=False, markup=False)

@@ -346,7 +346,8 @@ _FIGURES = {
 
 
 def _measurements(evidence: LeafEvidence) -> Iterable[Measurement]:
-    for name, measure in evidence.measures.items():
+    order = {name: place for place, name in enumerate(_FIGURES)}
+    for name, measure in sorted(evidence.measures.items(), key=lambda item: (order.get(item[0], len(order)), item[0])):
         check, words = _FIGURES.get(name, ("", name.replace("_", " ")))
         is_passed = measure.limit is None or (measure.value is not None and measure.value <= measure.limit)
         value = "not finite" if measure.value is None else f"{measure.value:.4g}"

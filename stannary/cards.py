@@ -35,14 +35,14 @@ class DriftLimits:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a submission of so many tokens may add up to: a base for rare events, and a rate."""
+    """What so many tokens or chunks of a submission may add up to: a base for rare events, and a share for each."""
 
     base: float
-    per_token: float
+    each: float
 
-    def of(self, tokens: int) -> float:
-        """Return the limit of a submission of `tokens` generated tokens."""
-        return self.base + self.per_token * tokens
+    def of(self, count: int) -> float:
+        """Return the limit of a submission of `count` tokens or chunks."""
+        return self.base + self.each * count
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Thresholds:
 
     drift: tuple[DriftLimits, ...]
     """By rising `min_tokens`, the first for 1."""
+    mantissa_sum: Allowance
+    """What the mantissa means of a submission's chunks may add up to: small drift everywhere is no single outlier."""
     gap_bound: float
     """A claimed token that lies further than this below the best was not chosen by the policy: a fault."""
     gap_margin: float
@@ -97,11 +99,12 @@ class Card:
                     }
                     for band in limits.drift
                 ],
+                "mantissa_sum": {"base": limits.mantissa_sum.base, "each": limits.mantissa_sum.each},
                 "gap_bound": limits.gap_bound,
                 "gap_margin": limits.gap_margin,
-                "beyond_margin": {"base": limits.beyond_margin.base, "per_token": limits.beyond_margin.per_token},
+                "beyond_margin": {"base": limits.beyond_margin.base, "each": limits.beyond_margin.each},
                 "gap_cap": limits.gap_cap,
-                "capped_sum": {"base": limits.capped_sum.base, "per_token": limits.capped_sum.per_token},
+                "capped_sum": {"base": limits.capped_sum.base, "each": limits.capped_sum.each},
             },
             "evidence": dict(self.evidence),
         }
@@ -138,7 +141,7 @@ class Card:
 
 
 def _thresholds(found: Mapping[str, object]) -> Thresholds:
-    _only(found, "thresholds", "drift gap_bound gap_margin beyond_margin gap_cap capped_sum")
+    _only(found, "thresholds", "drift mantissa_sum gap_bound gap_margin beyond_margin gap_cap capped_sum")
     bands = found["drift"]
     if not isinstance(bands, Sequence) or isinstance(bands, str) or not 1 <= len(bands) <= PROOF_CHUNK_TOKENS:
         raise Malformed("thresholds.drift", expected="a list of bands", got=bands)
@@ -148,6 +151,7 @@ def _thresholds(found: Mapping[str, object]) -> Thresholds:
         raise Malformed("thresholds.drift", expected=f"rising from 1 to at most {PROOF_CHUNK_TOKENS}", got=starts)
     return Thresholds(
         drift=drift,
+        mantissa_sum=_allowance(_mapping(found["mantissa_sum"], "mantissa_sum")),
         gap_bound=_amount(found, "gap_bound"),
         gap_margin=_amount(found, "gap_margin"),
         beyond_margin=_allowance(_mapping(found["beyond_margin"], "beyond_margin")),
@@ -167,8 +171,8 @@ def _drift(found: Mapping[str, object]) -> DriftLimits:
 
 
 def _allowance(found: Mapping[str, object]) -> Allowance:
-    _only(found, "allowance", "base per_token")
-    return Allowance(_amount(found, "base"), _amount(found, "per_token"))
+    _only(found, "allowance", "base each")
+    return Allowance(_amount(found, "base"), _amount(found, "each"))
 
 
 def _only(found: Mapping[str, object], field: str, names: str) -> None:

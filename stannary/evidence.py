@@ -6,11 +6,12 @@ module owns the form; it must not know how anything was measured.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
+
+from pydantic_core import from_json
 
 from stannary.documents import canonical, document_hash
 from stannary.errors import Malformed
@@ -101,7 +102,8 @@ class EvidenceFile:
         if len(data) > MAX_EVIDENCE_BYTES:
             raise Malformed("evidence", expected=f"at most {MAX_EVIDENCE_BYTES} bytes", got=len(data))
         try:
-            found: Any = json.loads(data)
+            # pydantic's reader bounds the nesting whatever the recursion limit of this process is.
+            found: Any = from_json(data, allow_inf_nan=False)
             file = cls(
                 pool=_whole(found["pool"], "pool"),
                 step=_whole(found["step"], "step"),

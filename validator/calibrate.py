@@ -33,12 +33,14 @@ DRIFT_FACTOR = 2.0
 MISMATCH_ROOM = 4
 MANTISSA_ROOM = 1.0
 """Drift limit = factor × measured maximum + room: engines, kernels and devices not measured must fit in it."""
+MEAN_FACTOR = 2.0
+"""A submission's mean drift varies little, so it needs less room than a single chunk's."""
 MARGIN_FACTOR, MARGIN_LEAST = 3.0, 0.05
 BOUND_FACTOR, BOUND_LEAST = 20.0, 1.0
 """The bound slashes: at least twenty times what honest numerics were ever seen to do."""
-BEYOND_BASE, BEYOND_PER_TOKEN = 2.0, 0.002
+BEYOND_BASE, BEYOND_EACH = 2.0, 0.002
 """Tokens beyond the margin: honest submissions held none."""
-SUM_FACTOR, SUM_BASE_LEAST, SUM_PER_TOKEN_LEAST = 3.0, 0.1, 0.0002
+SUM_FACTOR, SUM_BASE_LEAST, SUM_EACH_LEAST = 3.0, 0.1, 0.0002
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class Honest:
     largest_gap: float = 0.0
     largest_mean_gap: float = 0.0
     """Worst submission's sum of gaps per token."""
+    largest_mantissa_mean: float = 0.0
+    """Worst submission's mean over its chunks."""
     drift: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     """Chunk size → worst exponent mismatches, mantissa mean, mantissa median."""
 
@@ -79,6 +83,7 @@ class Honest:
             "not_best_share": round(self.not_best / max(1, self.tokens), 6),
             "largest_gap": round(self.largest_gap, 6),
             "largest_mean_gap": round(self.largest_mean_gap, 8),
+            "largest_mantissa_mean": round(self.largest_mantissa_mean, 4),
             "exponent_mismatches": max(worst[0] for worst in self.drift.values()),
             "mantissa_mean": round(max(worst[1] for worst in self.drift.values()), 4),
             "mantissa_median": round(max(worst[2] for worst in self.drift.values()), 4),
@@ -121,17 +126,24 @@ def measure(corpus: Corpus, claims: Sequence[Claim], policy: Prefill) -> Honest:
     temperature = corpus.temperature_milli / 1000
     for group, claim in zip(corpus.groups, claims, strict=True):
         sums = 0.0
+        mantissas: list[float] = []
         for index, (rollout, own) in enumerate(zip(group, claim.states, strict=True)):
             gap = checks.replay(own, rollout.completion, rollout.seed, temperature, policy.logits, policy.head_rows)
             found.tokens += gap.size
             found.not_best += int((gap > 0).sum())
             found.largest_gap = max(found.largest_gap, float(gap.max()))
             sums += float(gap.sum())
-            for size, drift in _drifts(rollout, own, index):
+            whole = toploc.verify(own, claim.rollouts[index].proofs)
+            mantissas += [drift.mantissa_mean for drift in whole]
+            found.chunks += len(whole)
+            for chunk, drift in enumerate(whole):
+                found.add_drift(min(toploc.CHUNK_TOKENS, len(own) - chunk * toploc.CHUNK_TOKENS), drift)
+            for size, drift in _short_drift(rollout, own, index):
                 found.chunks += 1
                 found.add_drift(size, drift)
         generated = sum(len(rollout.completion) for rollout in group)
         found.largest_mean_gap = max(found.largest_mean_gap, sums / generated)
+        found.largest_mantissa_mean = max(found.largest_mantissa_mean, sum(mantissas) / len(mantissas))
         found.submissions += 1
     return found
 
@@ -141,15 +153,18 @@ def derive(measured: Sequence[Honest]) -> Thresholds:
     gap = max(found.largest_gap for found in measured)
     mean_gap = max(found.largest_mean_gap for found in measured)
     bound = _round_up(max(BOUND_LEAST, BOUND_FACTOR * gap))
+    drift = tuple(_band(measured, start) for start in BANDS)
+    mantissa_mean = max(found.largest_mantissa_mean for found in measured)
     return Thresholds(
-        drift=tuple(_band(measured, start) for start in BANDS),
+        drift=drift,
+        mantissa_sum=Allowance(max(band.mantissa_mean for band in drift), _round_up(MEAN_FACTOR * mantissa_mean)),
         gap_bound=bound,
         gap_margin=_round_up(max(MARGIN_LEAST, MARGIN_FACTOR * gap)),
-        beyond_margin=Allowance(BEYOND_BASE, BEYOND_PER_TOKEN),
+        beyond_margin=Allowance(BEYOND_BASE, BEYOND_EACH),
         gap_cap=bound,
         capped_sum=Allowance(
             _round_up(max(SUM_BASE_LEAST, SUM_FACTOR * gap)),
-            _round_up(max(SUM_PER_TOKEN_LEAST, SUM_FACTOR * mean_gap)),
+            _round_up(max(SUM_EACH_LEAST, SUM_FACTOR * mean_gap)),
         ),
     )
 
@@ -294,6 +309,7 @@ def calibrate(
             "attacks": detected,
             "safety": {
                 "drift": f"{DRIFT_FACTOR:g} × measured maximum + {MISMATCH_ROOM} mismatches or {MANTISSA_ROOM:g}",
+                "mantissa_sum": f"one chunk's limit + {MEAN_FACTOR:g} × worst submission's mean a chunk",
                 "gap_margin": f"{MARGIN_FACTOR:g} × largest honest gap, at least {MARGIN_LEAST:g}",
                 "gap_bound": f"{BOUND_FACTOR:g} × largest honest gap, at least {BOUND_LEAST:g}",
                 "capped_sum": f"{SUM_FACTOR:g} × largest honest gap + {SUM_FACTOR:g} × worst submission's mean a token",
@@ -326,12 +342,9 @@ def _attacks(
         yield name, count(honest_claims(Corpus.read(path), pretended), thresholds, pretended, temperature_milli)
 
 
-def _drifts(rollout: Recorded, own: torch.Tensor, index: int) -> Iterator[tuple[int, toploc.ChunkDrift]]:
+def _short_drift(rollout: Recorded, own: torch.Tensor, index: int) -> Iterator[tuple[int, toploc.ChunkDrift]]:
+    """Yield the drift of one chunk cut out of the middle: short ones are rare at the end of honest completions."""
     length = len(rollout.completion)
-    for start in range(0, length, toploc.CHUNK_TOKENS):
-        part = slice(start, min(start + toploc.CHUNK_TOKENS, length))
-        yield part.stop - start, toploc.verify(own[part], toploc.build(rollout.states[part]))[0]
-    # Short chunks are rare at the end of honest completions, so they are cut out of the middle as well.
     size = CHUNK_SIZES[index % len(CHUNK_SIZES)]
     if size < length:
         start = (index * 7) % (length - size)

@@ -305,16 +305,22 @@ def check_activations(rollouts: Sequence[Rollout], states: Sequence[torch.Tensor
     """
     worst: dict[str, Measure] = {}
     failed = ""
+    mantissas: list[float] = []
     for index, (rollout, own) in enumerate(zip(rollouts, states, strict=True)):
         for chunk, drift in enumerate(toploc.verify(own, rollout.proofs)):
             tokens = min(toploc.CHUNK_TOKENS, len(rollout.completion) - chunk * toploc.CHUNK_TOKENS)
             limits = thresholds.drift_limits(tokens)
+            mantissas.append(drift.mantissa_mean)
             for name in ("exponent_mismatches", "mantissa_mean", "mantissa_median"):
                 value, limit = float(getattr(drift, name)), float(getattr(limits, name))
                 if name not in worst or _excess(value, limit) > _excess(*_pair(worst[name])):
                     worst[name] = Measure.of(value, limit)
                 if value > limit and not failed:
                     failed = f"rollout {index}, chunk {chunk} of {tokens} tokens: {name} {value:g}, at most {limit:g}"
+    total, allowed = sum(mantissas), thresholds.mantissa_sum.of(len(mantissas))
+    worst["mantissa_sum"] = Measure.of(total, allowed)
+    if total > allowed and not failed:
+        failed = f"mantissa means of {len(mantissas)} chunks sum to {total:.2f}, at most {allowed:.2f} may"
     if failed:
         return reject(Reason.ACTIVATIONS, failed, worst)
     return Finding(measures=worst)

@@ -28,7 +28,6 @@ from stannary.errors import (
     NetworkError,
     OperatorError,
     PeerError,
-    PolicyError,
     Refused,
     Reverted,
     StannaryError,
@@ -217,7 +216,7 @@ class Validator:
         """Load a policy ahead; what fails here is tried again when it counts."""
         try:
             self.parts.weights.load(view.policy_step, self.parts.ledger.policy_root(view.policy_step, at))
-        except (NetworkError, PeerError, PolicyError, ChainError) as error:
+        except StannaryError as error:
             log.debug("policy step %d cannot be loaded yet: %s", view.policy_step, error)
 
     def _serve(self, view: StepView, at: Block) -> None:
@@ -232,7 +231,12 @@ class Validator:
         if ballot is None:
             self._back_off(work)
             return
-        self.parts.box.put(view.step, ballot)
+        try:
+            self.parts.box.put(view.step, ballot)
+        except OperatorError as error:  # no vote without its record; the disk may have room again in time
+            self.waiting.on(str(error))
+            self._back_off(work)
+            return
         self._vote(work, ballot)
 
     def _judge(self, work: Work, at: Block) -> Ballot | None:

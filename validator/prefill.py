@@ -21,6 +21,7 @@ HEAD_VALUES: Final = 1 << 24
 """Logits held at once: 64 MiB of float32."""
 BATCH_TOKENS: Final = 16384
 """Padded tokens a forward pass takes at once; one rollout may exceed it."""
+PADDING_FACTOR: Final = 1.5
 
 
 class Prefill:
@@ -119,10 +120,14 @@ def read_end_ids(folder: Path) -> frozenset[int]:
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-    """Cut rows ordered by rising length so that rows × longest stays within the bound, one row at least."""
+    """Cut rows ordered by rising length so that rows × longest stays within the bound, one row at least.
+
+    A row much longer than the first of a batch starts a new one, or most of the batch would be padding.
+    """
     batches: list[list[int]] = []
     for index in order:
-        if batches and (len(batches[-1]) + 1) * lengths[index] <= BATCH_TOKENS:
+        fits = batches and (len(batches[-1]) + 1) * lengths[index] <= BATCH_TOKENS
+        if fits and lengths[index] <= PADDING_FACTOR * lengths[batches[-1][0]]:
             batches[-1].append(index)
         else:
             batches.append([index])

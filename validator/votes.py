@@ -6,6 +6,7 @@ was voted. It must not know how judgements were made.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from stannary.structs import Domain
 from stannary.types import Address, Hash, Outcome, parse_address
 from stannary.verdict import pack_outcomes, verdict_root
 from validator.judgement import Judgement
+
+log = logging.getLogger(__name__)
 
 
 class _Stored(BaseModel):
@@ -104,12 +107,13 @@ class BallotBox:
         self._folder = folder
 
     def prepared(self, step: int) -> Ballot | None:
-        """Return the vote that was written for a step and is not published yet."""
+        """Return the vote that was written for a step and is not published yet; a damaged file is none."""
         path = self._path(step)
         try:
             return Ballot.parse(path.read_bytes()) if path.is_file() else None
-        except OSError as error:
-            raise OperatorError(f"cannot read {path}: {error.strerror or error}") from error
+        except (OSError, Malformed) as error:
+            log.error("%s cannot be used: %s", path, error)
+            return None
 
     def unpublished(self) -> list[int]:
         """Return the steps whose votes were written and not published."""

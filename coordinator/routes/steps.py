@@ -105,10 +105,8 @@ def _leaves_out(session: Session, step: int) -> wire.LeavesOut:
 
 
 def _nodes_out(session: Session) -> wire.NodesOut:
-    leased = dict(session.execute(select(LeaseRow.node, func.count()).group_by(LeaseRow.node)).tuples().all())
-    received = dict(
-        session.execute(select(SubmissionRow.node, func.count()).group_by(SubmissionRow.node)).tuples().all()
-    )
+    leased = dict(session.execute(select(LeaseRow.node, func.count()).group_by(LeaseRow.node)).all())
+    received = dict(session.execute(select(SubmissionRow.node, func.count()).group_by(SubmissionRow.node)).all())
     rows = session.scalars(select(HeartbeatRow).order_by(HeartbeatRow.node)).all()
     return wire.NodesOut(
         nodes=[

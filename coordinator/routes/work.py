@@ -67,7 +67,7 @@ def _lease(session: Session, desk: Desk, caller: Caller, count: int) -> wire.Lea
         return wire.LeasesOut(leases=[], waiting=obstacle)
     moment = leases.Moment(now.chain_time, desk.clock())
     held = queries.open_leases(session, caller.address, now.chain_time)
-    granted = list(held[:count])
+    granted = [row for row in held if not queries.is_superseded(session, row.lease_hash)][:count]
     wanted = min(count, desk.settings.max_leases_per_node) - len(granted)
     steps = queries.collecting_steps(session)
     for step in steps:
@@ -200,6 +200,8 @@ def _new_submission(session: Session, desk: Desk, leaf: Submission, lease: Lease
     step = session.get(StepRow, lease.step)
     if step is None or step.phase != Phase.SEEDED or session.get(CommitmentRow, lease.step) is not None:
         raise Refused("submission", status=409, reason=f"step {lease.step} takes no more leaves")
+    if queries.is_superseded(session, leaf.lease_hash):
+        raise Refused("submission", status=409, reason=f"slot {lease.slot} was leased anew")
     if now.chain_time >= lease.valid_until:
         raise Refused(
             "submission", status=409, reason=f"the lease ended at {lease.valid_until}, chain time is {now.chain_time}"
@@ -263,10 +265,12 @@ def _awaited_leaves(session: Session, desk: Desk, node: Address, name: Hash) -> 
     now = queries.now(session)
     taken = []
     for row in rows:
-        is_frozen = session.get(CommitmentRow, row.step) is not None
-        if row.uploaded_at is not None or (
-            not is_frozen and now.chain_time < row.received_at + desk.terms.lease_seconds
-        ):
+        is_late = (
+            now.chain_time >= row.received_at + desk.terms.lease_seconds
+            or session.get(CommitmentRow, row.step) is not None
+            or queries.is_superseded(session, row.lease_hash)
+        )
+        if row.uploaded_at is not None or not is_late:
             taken.append(row)
     if not taken:
         raise Refused(

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 from stannary.chain import Chain, LeafOpening, Mined, PoolTerms, Sender, devnet
 from stannary.merkle import merkle_proof, merkle_root
 from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Hash, Outcome, Role
+from stannary.types import ZERO_HASH, Hash, Outcome, Role, parse_address
 from stannary.verdict import pack_outcomes
 
 PROVIDERS = 16
@@ -86,7 +86,9 @@ def test_step_of_256_submissions_costs_at_most_40k_gas_each(chain: Chain, tmp_pa
         chain.token.approve(validator, chain.deployment.stake_manager, STAKE)
         chain.stake_manager.deposit(validator, STAKE)
         chain.stake_manager.allocate(validator, pool, Role.VALIDATOR, STAKE, terms_hash)
-    providers = sorted((party(f"worker {i}").address for i in range(PROVIDERS)), key=lambda who: int(who, 16))
+    providers = sorted(
+        (parse_address(str(party(f"worker {i}").address)) for i in range(PROVIDERS)), key=lambda who: int(who, 16)
+    )
     devnet.mine(chain)
 
     spent: dict[str, int] = {}

@@ -219,9 +219,17 @@ def test_submission_after_the_lease_ended_is_refused(office: Office) -> None:
     with pytest.raises(Refused) as refused:
         office.client("wendy").submit(office.submit("wendy", late, b"late group"))
     assert refused.value.status == 409
-    assert "lease ended" in refused.value.reason
+    assert "leased anew" in refused.value.reason
     nodes = office.store.read(lambda session: session.scalars(select(SubmissionRow.node)).all())
     assert list(nodes) == [address_of("walter")]
+
+
+def test_submission_after_the_lease_ended_is_refused_though_nobody_else_took_the_slot(office: Office) -> None:
+    late = office.client("wendy").lease(1).leases[0]
+    office.pass_seconds(TERMS.lease_seconds)
+    with pytest.raises(Refused, match="lease ended") as refused:
+        office.client("wendy").submit(office.submit("wendy", late, b"late group"))
+    assert refused.value.status == 409
 
 
 def test_submission_to_a_step_that_no_longer_collects_is_refused(office: Office) -> None:
@@ -345,6 +353,22 @@ def test_upload_after_its_time_is_refused_and_the_slot_is_leased_anew(office: Of
     assert office.client("wendy").lease(1).leases[0].valid_from == office.chain_time
 
 
+def test_late_bytes_and_leaves_stay_refused_when_chain_time_goes_back(office: Office) -> None:
+    """A re-organisation sets chain time back; a slot that was leased anew is not two workers' for that."""
+    office.stake("walter")
+    office.step(0, slots=2)
+    receipted, silent = office.client("wendy").lease(2).leases
+    office.client("wendy").submit(office.submit("wendy", receipted, b"group"))
+    office.pass_seconds(TERMS.lease_seconds)
+    assert len(office.client("walter").lease(2).leases) == 2
+    office.see(office.chain_time - TERMS.lease_seconds)
+    with pytest.raises(Refused) as late_bytes:
+        office.client("wendy").upload_submission(b"group")
+    with pytest.raises(Refused) as late_leaf:
+        office.client("wendy").submit(office.submit("wendy", silent, b"other group"))
+    assert (late_bytes.value.status, late_leaf.value.status) == (409, 409)
+
+
 def test_file_that_nobody_sent_is_not_there(office: Office) -> None:
     with pytest.raises(Unavailable):
         office.client().submission_file(Hash(b"x" * 32))
@@ -375,7 +399,9 @@ def raw_status(office: Office, *lines: str) -> int:
         return int(raw.recv(64).split()[1])
 
 
-def test_body_that_turns_out_too_large_is_refused(office: Office) -> None:
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_body_that_turns_out_too_large_is_refused(office: Office, is_signed: bool) -> None:
+    """A31: a body without a length ends at the limit, or at once if nobody of the pool signed it."""
     sent = 0
 
     def endless() -> Iterator[bytes]:
@@ -384,11 +410,13 @@ def test_body_that_turns_out_too_large_is_refused(office: Office) -> None:
             sent += 1 << 16
             yield b" " * (1 << 16)
 
+    expected = 413 if is_signed else 401
+    headers = office.headers("wendy", "POST", "/v1/heartbeats", b"x") if is_signed else {}
     try:
-        status = httpx.post(f"{office.url}/v1/heartbeats", content=endless()).status_code
+        status = httpx.post(f"{office.url}/v1/heartbeats", content=endless(), headers=headers).status_code
     except httpx.TransportError:
-        status = 413  # the server hung up while we were still sending
-    assert status == 413
+        status = expected  # the server hung up while we were still sending
+    assert status == expected
     assert sent < 32 << 20
 
 

@@ -28,7 +28,9 @@ def test_settings_option_beats_role_variable_beats_shared(monkeypatch: pytest.Mo
     assert (settings.keystore, settings.pool, settings.threads) == (Path("shared.json"), 2, 4)
 
 
-@pytest.mark.parametrize("name", ["STANNARY_KEYSTOR", "STANNARY_WORKER_THREAD", "STANNARY_THREADS_", "stannary_kestore"])
+@pytest.mark.parametrize(
+    "name", ["STANNARY_KEYSTOR", "STANNARY_WORKER_THREAD", "STANNARY_THREADS_", "stannary_kestore"]
+)
 def test_settings_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
     with pytest.raises(SettingsError, match=name):

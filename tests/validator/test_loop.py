@@ -40,7 +40,7 @@ from tests.validator.scripted import (
 from validator.judgement import Recompute
 from validator.loop import Parts, Validator
 from validator.prefill import Prefill
-from validator.votes import BallotBox
+from validator.votes import Ballot, BallotBox
 
 VOTE_SECONDS = 60
 
@@ -272,3 +272,30 @@ def test_window_is_of_chain_time(world: World) -> None:
     world.weights.fails = Unavailable("policy step 1 is not there")
     world.ticks(1)
     assert world.outcomes == [Outcome.ABSTAIN] * 3
+
+
+def test_full_disk_is_waited_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, refusals = BallotBox.put, [OperatorError("cannot write: no space left on device")] * 2
+
+    def put(box: BallotBox, step: int, ballot: Ballot) -> None:
+        if refusals:
+            raise refusals.pop()
+        real(box, step, ballot)
+
+    monkeypatch.setattr(BallotBox, "put", put)
+    world.ticks(1)
+    assert world.ledger.votes == []
+    assert "no space left" in str(world.validator.waiting.what)
+    world.ticks(6)
+    assert len(world.ledger.votes) == 1
+    assert len(world.coordinator.evidence) == 1
+
+
+def test_damaged_record_of_a_vote_is_made_anew(world: World) -> None:
+    world.ledger.fails = [Unmined("vote", "0x1", waited_s=30)]
+    world.ticks(1)
+    (path,) = (world.weights.folder.parent / "votes").glob("*.vote")
+    path.write_bytes(path.read_bytes()[:100])
+    world.restart()
+    world.ticks(2)
+    assert world.outcomes[1] is Outcome.ACCEPT

@@ -1,0 +1,88 @@
+"""Cards: one spelling, one hash, and no senseless limit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+
+from stannary.cards import Allowance, Card
+from stannary.documents import canonical
+from stannary.errors import Malformed
+
+CARDS = sorted((Path(__file__).parents[2] / "validator" / "cards").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
+def test_committed_card_reads_and_writes_itself(path: Path) -> None:
+    data = path.read_bytes()
+    card = Card.parse(data)
+    assert card.to_bytes() == data
+    assert card.hash() == keccak(data)
+    limits = card.thresholds
+    assert limits.gap_margin < limits.gap_bound
+    honest: Any = card.evidence["honest_rejected"]
+    assert honest["rejected"] == 0
+    assert honest["submissions"] > 0
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
+def test_drift_limits_are_those_of_the_band(path: Path) -> None:
+    limits = Card.parse(path.read_bytes()).thresholds
+    assert limits.drift_limits(1) == limits.drift[0]
+    assert limits.drift_limits(32) == limits.drift[-1]
+    assert all(limits.drift_limits(band.min_tokens) == band for band in limits.drift)
+
+
+def test_allowance_is_a_base_and_a_share() -> None:
+    assert Allowance(2.0, 0.5).of(10) == 7.0
+
+
+def _drop(document: dict[str, Any]) -> None:
+    del document["thresholds"]["gap_cap"]
+
+
+def _add(document: dict[str, Any]) -> None:
+    document["thresholds"]["gap_capp"] = 1.0
+
+
+def _negative(document: dict[str, Any]) -> None:
+    document["thresholds"]["gap_bound"] = -1.0
+
+
+def _whole(document: dict[str, Any]) -> None:
+    document["thresholds"]["gap_bound"] = 1
+
+
+def _text(document: dict[str, Any]) -> None:
+    document["thresholds"]["capped_sum"] = "much"
+
+
+def _no_band(document: dict[str, Any]) -> None:
+    document["thresholds"]["drift"] = []
+
+
+def _band_not_from_one(document: dict[str, Any]) -> None:
+    document["thresholds"]["drift"][0]["min_tokens"] = 2
+
+
+def _other_format(document: dict[str, Any]) -> None:
+    document["format"] = "stannary.card.v2"
+
+
+def _true(document: dict[str, Any]) -> None:
+    document["hidden_size"] = True
+
+
+@pytest.mark.parametrize(
+    "spoil", [_drop, _add, _negative, _whole, _text, _no_band, _band_not_from_one, _other_format, _true]
+)
+def test_card_with_a_senseless_field_is_refused(spoil: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(CARDS[0].read_bytes())
+    spoil(document)
+    with pytest.raises(Malformed):
+        Card.parse(canonical(document))
