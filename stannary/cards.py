@@ -14,7 +14,8 @@ from typing import Self
 
 from stannary.documents import canonical, document_hash, parse_document
 from stannary.errors import Malformed
-from stannary.types import PROOF_CHUNK_TOKENS, Hash
+from stannary.toploc.proof import CHUNK_TOKENS
+from stannary.types import Hash
 
 CARD_FORMAT = "stannary.card.v1"
 
@@ -143,12 +144,12 @@ class Card:
 def _thresholds(found: Mapping[str, object]) -> Thresholds:
     _only(found, "thresholds", "drift mantissa_sum gap_bound gap_margin beyond_margin gap_cap capped_sum")
     bands = found["drift"]
-    if not isinstance(bands, Sequence) or isinstance(bands, str) or not 1 <= len(bands) <= PROOF_CHUNK_TOKENS:
+    if not isinstance(bands, Sequence) or isinstance(bands, str) or not 1 <= len(bands) <= CHUNK_TOKENS:
         raise Malformed("thresholds.drift", expected="a list of bands", got=bands)
     drift = tuple(_drift(_mapping(band, "drift")) for band in bands)
     starts = [band.min_tokens for band in drift]
-    if starts[0] != 1 or starts != sorted(set(starts)) or starts[-1] > PROOF_CHUNK_TOKENS:
-        raise Malformed("thresholds.drift", expected=f"rising from 1 to at most {PROOF_CHUNK_TOKENS}", got=starts)
+    if starts[0] != 1 or starts != sorted(set(starts)) or starts[-1] > CHUNK_TOKENS:
+        raise Malformed("thresholds.drift", expected=f"rising from 1 to at most {CHUNK_TOKENS}", got=starts)
     return Thresholds(
         drift=drift,
         mantissa_sum=_allowance(_mapping(found["mantissa_sum"], "mantissa_sum")),

@@ -55,6 +55,8 @@ class SignedStruct:
             kind, value = member.split(" ")[0], getattr(self, spec.name)
             if kind == "string":
                 kind, value = "bytes32", keccak(text=value)
+            if kind == "bytes32" and len(value) != 32:  # eth_abi would pad a short one
+                raise Malformed(f"{type(self).__name__}.{spec.name}", expected="32 bytes", got=value)
             kinds.append(kind)
             values.append(value)
         try:

@@ -23,8 +23,6 @@ Slot = NewType("Slot", int)
 Wei = NewType("Wei", int)
 
 ZERO_HASH = Hash(bytes(32))
-PROOF_CHUNK_TOKENS = 32
-"""Tokens under one proof. Source: TOPLOC (arXiv 2501.16007)."""
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _HASH = re.compile(r"0x[0-9a-f]{64}")

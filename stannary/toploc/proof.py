@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stannary.errors import ProofError
-from stannary.types import PROOF_CHUNK_TOKENS
 
-CHUNK_TOKENS = PROOF_CHUNK_TOKENS
+CHUNK_TOKENS = 32
+"""Generated tokens under one proof. Source: TOPLOC (arXiv 2501.16007)."""
 TOP_K = 128
 PROOF_BYTES = 2 + 2 * TOP_K
 PRIME = 65497

@@ -62,7 +62,9 @@ def test_every_account_of_a_leaf_changes_its_hash(field: str) -> None:
     assert submission().struct_hash() != submission(**{field: CONTRACT}).struct_hash()
 
 
-@pytest.mark.parametrize("changes", [{"pool": 1 << 64}, {"slot": -1}, {"content_hash": Hash(b"\x05" * 33)}])
+@pytest.mark.parametrize(
+    "changes", [{"pool": 1 << 64}, {"slot": -1}, {"content_hash": Hash(b"\x05" * 33)}, {"lease_hash": Hash(b"")}]
+)
 def test_field_that_does_not_fit_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(Malformed, match="Submission"):
         submission(**changes).struct_hash()
