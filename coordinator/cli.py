@@ -8,17 +8,12 @@ from typing import Annotated
 import typer
 
 from coordinator.settings import Settings
-from stannary.errors import StannaryError
+from stannary.commands.options import DeploymentFile, KeystoreFile, PasswordFile, PoolNumber, RpcUrl, RunDir
+from stannary.commands.readiness import report_readiness
 from stannary.logs import start_logging
 
 app = typer.Typer(help="Match work to workers, keep the files, post what the chain waits for.", no_args_is_help=True)
 
-Pool = Annotated[int | None, typer.Option(help="Pool to serve.")]
-RunDir = Annotated[Path | None, typer.Option(help="Where the database and the files live.")]
-RpcUrl = Annotated[str | None, typer.Option(help="JSON-RPC address of the chain.")]
-DeploymentFile = Annotated[Path | None, typer.Option("--deployment", help="File with the contracts' addresses.")]
-Keystore = Annotated[Path | None, typer.Option(help="Keystore of the pool's coordinator key.")]
-PasswordFile = Annotated[Path | None, typer.Option(help="File with its password; asked for unless given.")]
 Documents = Annotated[
     list[Path] | None, typer.Option("--document", help="The pool's card or environment (JSON); repeatable.")
 ]
@@ -29,11 +24,11 @@ DatabaseUrl = Annotated[str | None, typer.Option(help="SQLAlchemy URL; a SQLite 
 
 @app.command()
 def start(
-    pool: Pool = None,
+    pool: PoolNumber = None,
     run_dir: RunDir = None,
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
-    keystore: Keystore = None,
+    keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
     document: Documents = None,
     host: Host = None,
@@ -61,11 +56,11 @@ def start(
 
 @app.command()
 def check(
-    pool: Pool = None,
+    pool: PoolNumber = None,
     run_dir: RunDir = None,
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
-    keystore: Keystore = None,
+    keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
     document: Documents = None,
     database_url: DatabaseUrl = None,
@@ -83,9 +78,4 @@ def check(
     )
     from coordinator.server import checks
 
-    is_ready = True
-    for name, found in checks(settings):
-        is_ready &= not isinstance(found, StannaryError)
-        typer.echo(f"{'no' if isinstance(found, StannaryError) else 'ok'}  {name}: {found}")
-    if not is_ready:
-        raise typer.Exit(1)
+    report_readiness(checks(settings))

@@ -13,6 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from stannary import wallet
+from stannary.commands.options import (
+    CoordinatorUrl,
+    DeploymentFile,
+    KeystoreFile,
+    PasswordFile,
+    PoolNumber,
+    RpcUrl,
+    RunDir,
+)
 from stannary.logs import start_logging
 from trainer.settings import Settings
 
@@ -37,13 +46,13 @@ def start(
     optimizer_steps: Annotated[int | None, typer.Option(help="Optimizer steps a policy step.")] = None,
     lag: Annotated[int | None, typer.Option(help="Steps that generation runs ahead.")] = None,
     heldout: Annotated[int | None, typer.Option(help="Held-out problems to evaluate.")] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Where checkpoints, policies and metrics live.")] = None,
-    rpc_url: Annotated[str | None, typer.Option(help="JSON-RPC address of the chain.")] = None,
-    deployment: Annotated[Path | None, typer.Option(help="File with the contracts' addresses.")] = None,
-    pool: Annotated[int | None, typer.Option(help="Pool to train.")] = None,
-    coordinator_url: Annotated[str | None, typer.Option(help="Address of the pool's coordinator.")] = None,
-    keystore: Annotated[Path | None, typer.Option(help="The trainer's keystore.")] = None,
-    password_file: Annotated[Path | None, typer.Option(help="File with its password; asked for unless given.")] = None,
+    run_dir: RunDir = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+    pool: PoolNumber = None,
+    coordinator_url: CoordinatorUrl = None,
+    keystore: KeystoreFile = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Train a pool's policy until the last step. Options not given are read from STANNARY_TRAINER_<NAME>."""
     run(

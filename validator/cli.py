@@ -13,7 +13,18 @@ from typing import Annotated
 import typer
 
 from stannary import wallet
-from stannary.errors import SettingsError, StannaryError
+from stannary.commands.options import (
+    CoordinatorUrl,
+    DeploymentFile,
+    KeystoreFile,
+    PasswordFile,
+    PoolNumber,
+    RelayUrls,
+    RpcUrl,
+    RunDir,
+)
+from stannary.commands.readiness import report_readiness
+from stannary.errors import SettingsError
 from stannary.logs import start_logging
 from validator.settings import Settings
 
@@ -21,14 +32,6 @@ app = typer.Typer(
     help="Re-check submissions, vote, be paid for it.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 
-RunDir = Annotated[Path | None, typer.Option(help="Where policy folders and votes live.")]
-RpcUrl = Annotated[str | None, typer.Option(help="JSON-RPC address of the chain.")]
-DeploymentFile = Annotated[Path | None, typer.Option("--deployment", help="File with the contracts' addresses.")]
-Pool = Annotated[int | None, typer.Option(help="Pool to validate in.")]
-CoordinatorUrl = Annotated[str | None, typer.Option(help="Address of the pool's coordinator.")]
-RelayUrls = Annotated[list[str] | None, typer.Option("--relay-url", help="Further source of weights; repeatable.")]
-Keystore = Annotated[Path | None, typer.Option(help="The node's keystore.")]
-PasswordFile = Annotated[Path | None, typer.Option(help="File with its password; asked for unless given.")]
 Dtype = Annotated[str | None, typer.Option(help="Compute of the prefill: fp32 or bf16.")]
 Device = Annotated[str | None, typer.Option(help="Device of the prefill.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the prefill.")]
@@ -39,10 +42,10 @@ def start(
     run_dir: RunDir = None,
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
-    pool: Pool = None,
+    pool: PoolNumber = None,
     coordinator_url: CoordinatorUrl = None,
     relay_urls: RelayUrls = None,
-    keystore: Keystore = None,
+    keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
     dtype: Dtype = None,
     device: Device = None,
@@ -84,9 +87,9 @@ def check(
     run_dir: RunDir = None,
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
-    pool: Pool = None,
+    pool: PoolNumber = None,
     coordinator_url: CoordinatorUrl = None,
-    keystore: Keystore = None,
+    keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
 ) -> None:
     """Say, line by line, whether a validator with these settings could start: wallet, chain, pool, stake, documents."""
@@ -101,12 +104,7 @@ def check(
         keystore=keystore,
         password_file=password_file,
     )
-    is_ready = True
-    for name, found in checks(settings):
-        is_ready &= not isinstance(found, StannaryError)
-        typer.echo(f"{'no' if isinstance(found, StannaryError) else 'ok'}  {name}: {found}")
-    if not is_ready:
-        raise typer.Exit(1)
+    report_readiness(checks(settings))
 
 
 @app.command()

@@ -5,13 +5,22 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stannary import wallet
-from stannary.errors import StannaryError
+from stannary.commands.options import (
+    CoordinatorUrl,
+    DeploymentFile,
+    KeystoreFile,
+    PasswordFile,
+    PoolNumber,
+    RelayUrls,
+    RpcUrl,
+    RunDir,
+)
+from stannary.commands.readiness import report_readiness
 from stannary.logs import start_logging
 from worker.settings import Settings
 
@@ -20,14 +29,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Generate rollouts, prove them, be paid.", no_args_is_help=True, pretty_exceptions_enable=False)
 
-RunDir = Annotated[Path | None, typer.Option(help="Where policy folders live.")]
-RpcUrl = Annotated[str | None, typer.Option(help="JSON-RPC address of the chain.")]
-DeploymentFile = Annotated[Path | None, typer.Option("--deployment", help="File with the contracts' addresses.")]
-Pool = Annotated[int | None, typer.Option(help="Pool to work in.")]
-CoordinatorUrl = Annotated[str | None, typer.Option(help="Address of the pool's coordinator.")]
-RelayUrls = Annotated[list[str] | None, typer.Option("--relay-url", help="Further source of weights; repeatable.")]
-Keystore = Annotated[Path | None, typer.Option(help="The node's keystore.")]
-PasswordFile = Annotated[Path | None, typer.Option(help="File with its password; asked for unless given.")]
 EngineName = Annotated[str | None, typer.Option("--engine", help="vllm or transformers.")]
 Device = Annotated[str | None, typer.Option(help="Device of the transformers engine.")]
 MaxLeases = Annotated[int | None, typer.Option(help="Slots held at once.")]
@@ -42,10 +43,10 @@ def start_command(alter: Callable[[Parts], Parts] = lambda parts: parts) -> Call
         run_dir: RunDir = None,
         rpc_url: RpcUrl = None,
         deployment: DeploymentFile = None,
-        pool: Pool = None,
+        pool: PoolNumber = None,
         coordinator_url: CoordinatorUrl = None,
         relay_urls: RelayUrls = None,
-        keystore: Keystore = None,
+        keystore: KeystoreFile = None,
         password_file: PasswordFile = None,
         engine: EngineName = None,
         device: Device = None,
@@ -84,9 +85,9 @@ def check(
     run_dir: RunDir = None,
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
-    pool: Pool = None,
+    pool: PoolNumber = None,
     coordinator_url: CoordinatorUrl = None,
-    keystore: Keystore = None,
+    keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
     engine: EngineName = None,
 ) -> None:
@@ -103,12 +104,7 @@ def check(
         password_file=password_file,
         engine=engine,
     )
-    is_ready = True
-    for name, found in checks(settings):
-        is_ready &= not isinstance(found, StannaryError)
-        typer.echo(f"{'no' if isinstance(found, StannaryError) else 'ok'}  {name}: {found}")
-    if not is_ready:
-        raise typer.Exit(1)
+    report_readiness(checks(settings))
 
 
 def run(settings: Settings, alter: Callable[[Parts], Parts]) -> None:

@@ -70,6 +70,8 @@ StakeRole = Annotated[Role, typer.Option("--role", parser=parse_role, metavar="w
 CoordinatorUrl = Annotated[
     str | None, typer.Option("--coordinator-url", help="Where the pool's coordinator is. [STANNARY_COORDINATOR_URL]")
 ]
+RunDir = Annotated[Path | None, typer.Option("--run-dir", help="Where the role keeps its files. [STANNARY_RUN_DIR]")]
+RelayUrls = Annotated[list[str] | None, typer.Option("--relay-url", help="Further source of weights; repeatable.")]
 
 
 def open_chain(settings: RoleSettings) -> Chain:
