@@ -289,6 +289,7 @@ def calibrate(
         honest.rejected += part.rejected + part.faulted
     if honest.rejected:
         raise SettingsError(f"{honest.rejected} of {honest.submissions} honest submissions would be rejected")
+    distinct = sum(len(corpus.groups) for corpus in recorded)
     detected: dict[str, object] = {}
     for name, caught in _attacks(recorded[0], folders, attacks, dtypes[-1], thresholds, temperature_milli):
         report(f"{name}: {caught.rejected + caught.faulted} of {caught.submissions} stopped, {caught.faulted} faults")
@@ -302,9 +303,13 @@ def calibrate(
             **about,
             "honest": [found.document() for found in measured],
             "honest_rejected": {
-                "submissions": honest.submissions,
+                "submissions": distinct,
+                "checks": honest.submissions,
                 "rejected": honest.rejected,
-                "share_at_most_95_percent": round(3 / honest.submissions, 6),
+                # The rule of three, over distinct submissions: two prefills of one are no two samples. These are also
+                # the submissions that set the limits, so it says how small the sample is, not how good the card.
+                "share_at_most_95_percent": round(3 / distinct, 6),
+                "sample": "the submissions that set the limits",
             },
             "attacks": detected,
             "safety": {

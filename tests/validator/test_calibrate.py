@@ -57,7 +57,7 @@ def test_card_of_a_corpus_accepts_it_and_stops_cheats(
     honest, attacks = card.evidence["honest_rejected"], card.evidence["attacks"]
     assert isinstance(honest, dict)
     assert isinstance(attacks, dict)
-    assert (honest["submissions"], honest["rejected"]) == (10, 0)
+    assert (honest["submissions"], honest["checks"], honest["rejected"]) == (5, 10, 0)
     for name in (
         "stale",
         "one token of each rollout replaced by any",
