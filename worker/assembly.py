@@ -16,6 +16,7 @@ from stannary.chain import Chain
 from stannary.client import CoordinatorClient
 from stannary.environments import Environment, load_environment
 from stannary.errors import NetworkError, OperatorError
+from stannary.shardcast import PolicyFolders
 from stannary.types import parse_address
 from stannary.waiting import Waiting
 from stannary.wire import HealthOut
@@ -23,7 +24,6 @@ from worker.admission import Admission, admit, read_step
 from worker.engines import open_engine
 from worker.loop import Interruption, Parts, Stopped
 from worker.settings import Settings
-from worker.weights import PolicyFolders
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The policy folders on a worker's disk: fetched against the root on chain, the newest two kept."""
+"""The policy folders on a role's disk: fetched against the root on chain, the newest few kept."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from stannary.shardcast import fetch, weights_url
+from stannary.shardcast.fetch import fetch, weights_url
 from stannary.shardcast.folder import clear_partial
 from stannary.types import Hash
 
 log = logging.getLogger(__name__)
 
-KEPT = 2
-
 
 class PolicyFolders:
     """Fetches policy steps into one folder and deletes old ones. Nothing else may write there."""
 
-    def __init__(self, parent: Path, sources: Sequence[str]) -> None:
-        """Use `parent` for the folders and `sources` (base addresses of coordinators or relays) to fetch from."""
+    def __init__(self, parent: Path, sources: Sequence[str], kept: int = 2) -> None:
+        """Keep `kept` folders in `parent`; `sources` are the base addresses of coordinators or relays to fetch from."""
         self._parent = parent
+        self._kept = kept
         self._sources = tuple(sources)
 
     def folder_of(self, policy_step: int, policy_root: Hash) -> Path:
@@ -34,7 +33,7 @@ class PolicyFolders:
         urls = [weights_url(source, policy_step) for source in self._sources]
         others = [path for path in self._folders() if path != folder]
         fetch(urls, policy_root, folder, like=others[-1] if others else None)
-        for old in others[: max(0, len(others) - (KEPT - 1))]:
+        for old in others[: max(0, len(others) - (self._kept - 1))]:
             log.info("deleting %s", old.name)
             shutil.rmtree(old, ignore_errors=True)
         clear_partial(self._parent)

@@ -1,4 +1,4 @@
-"""worker.weights over real HTTP: two policies are kept, what is on disk is not fetched again."""
+"""Policy folders over real HTTP: two policies are kept, what is on disk is not fetched again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from stannary.errors import PeerError, PolicyError, Unavailable
-from stannary.shardcast import publish
+from stannary.shardcast import PolicyFolders, publish
 from stannary.types import Hash
 from worker.tripwire import write_tiny_policy
-from worker.weights import PolicyFolders
 
 
 @dataclass(slots=True)
