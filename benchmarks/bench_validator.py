@@ -48,9 +48,7 @@ def main() -> None:
     corpus = Corpus.read(args.corpus)
     domain = Domain(31337, address)
     beacon = Hash(b"\x05" * 32)
-    rules = Rules(
-        domain, 1, parse_address(coordinator.address), len(corpus.groups[0]), 48, 60, 120, 1000, 1, card.hash()
-    )
+    rules = Rules(domain, 1, parse_address(coordinator.address), len(corpus.groups[0]), 48, 120, 1000, 1, card.hash())
     facts = StepFacts(0, 0, args.groups, 1000, StepSeeds(domain, 1, 0, beacon))
 
     class Recorded(StepSeeds):

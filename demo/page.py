@@ -174,12 +174,10 @@ def _trainer_spans(record: Record, origin: int) -> Iterable[charts.Span]:
 
 def _verdicts(record: Record) -> dict[str, str]:
     roles = [provider.role for provider in record.providers]
-    table = Counter((leaf.reason, leaf.role) for leaf in record.leaves)
-    reasons = sorted({leaf.reason for leaf in record.leaves}, key=lambda reason: (reason != "none", reason))
-    rows = [
-        [("accepted" if reason == "none" else reason), *(str(table[reason, role] or "·") for role in roles)]
-        for reason in reasons
-    ]
+    table = Counter((_why(leaf), leaf.role) for leaf in record.leaves)
+    accepted = WORDS[Outcome.ACCEPT]
+    reasons = sorted({why for why, _ in table}, key=lambda why: (why != accepted, why))
+    rows = [[why, *(str(table[why, role] or "·") for role in roles)] for why in reasons]
     rows.append(["all", *(str(sum(leaf.role == role for leaf in record.leaves)) for role in roles)])
     return {
         "verdicts_note": "Why the panel decided as it did: the check that fired, by provider.",
@@ -240,7 +238,7 @@ def _money(record: Record) -> dict[str, str]:
             ]
         )
     for validator in record.validators:
-        stakes = [tokens(validator.allocated_wei), "0", tokens(validator.stake_wei)]
+        stakes = [tokens(wei) for wei in (validator.allocated_wei, validator.slashed_wei, validator.stake_wei)]
         rows.append([validator.name, f"{validator.votes} votes", "", *stakes, tokens(validator.fees_wei), ""])
     head = ["", "accepted", "rejected", "staked", "slashed", "stake left", "paid", "paid for rejected"]
     return {
@@ -320,6 +318,11 @@ def _leaf_title(leaf: LeafRecord) -> str:
         f"step {leaf.step}, slot {leaf.slot}: {WORDS[leaf.outcome]}{why}; "
         f"reward {leaf.reward:.2f}, {leaf.units} tokens, {money}{slash}"
     )
+
+
+def _why(leaf: LeafRecord) -> str:
+    """Return the check that decided, or what the votes came to where no validator has published a reason."""
+    return WORDS[leaf.outcome] if leaf.outcome == Outcome.ACCEPT or leaf.reason == "none" else leaf.reason
 
 
 def _worst(leaves: Sequence[LeafRecord]) -> str:

@@ -26,7 +26,6 @@ class Progress:
     console: Console
     clock: Callable[[], float] = time.monotonic
     _began: float = field(init=False)
-    _waiting: str = ""
     _said: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,9 +42,7 @@ class Progress:
         self.say(step_line(step))
 
     def waiting(self, what: str) -> None:
-        """Note what is waited for; printed when nothing else has been for a while."""
-        if what != self._waiting:
-            self._waiting = what
+        """Say what is waited for if nothing else has been said for a while."""
         if self.clock() - self._said >= QUIET_S:
             self.say(f"waiting for {what}")
 
@@ -115,7 +112,8 @@ def closing_lines(record: Record) -> list[str]:
     ]
     lines += [
         f"{validator.name:<20} {validator.votes:>3} votes     staked {tokens(validator.allocated_wei):>7}   "
-        f"slashed {'0':>8}   left {tokens(validator.stake_wei):>8}   claimed {tokens(validator.fees_wei):>9}"
+        f"slashed {tokens(validator.slashed_wei):>8}   left {tokens(validator.stake_wei):>8}   "
+        f"claimed {tokens(validator.fees_wei):>9}"
         for validator in record.validators
     ]
     total = sum(record.transactions.values())

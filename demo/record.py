@@ -95,6 +95,7 @@ class ValidatorRecord:
     votes: int
     allocated_wei: int
     stake_wei: int
+    slashed_wei: int
     fees_wei: int
 
 

@@ -380,6 +380,7 @@ def _validators(sources: Sources, history: History) -> tuple[ValidatorRecord, ..
             votes=len(history.of(events.Voted, pool=sources.pool, provider=party.provider)),
             allocated_wei=_allocated(sources, history, party, Role.VALIDATOR),
             stake_wei=_stake(sources, party, Role.VALIDATOR),
+            slashed_wei=sum(event.amount for event in history.of(events.Slashed, provider=party.provider)),
             fees_wei=sum(event.amount for event in history.of(events.FeeClaimed, provider=party.provider)),
         )
         for party in sources.validators

@@ -128,7 +128,6 @@ def rules_of(terms: PoolTerms, chain: Chain, pool: int) -> Rules:
         coordinator=parse_address(terms.coordinator),
         group_size=terms.group_size,
         max_completion_tokens=terms.max_completion_tokens,
-        lease_seconds=terms.lease_seconds,
         collect_seconds=terms.collect_seconds,
         temperature_milli=terms.temperature_milli,
         protocol_version=terms.protocol_version,
@@ -169,6 +168,7 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
     def open_policy(folder: Path) -> Prefill:
         return Prefill(folder, settings.dtype, settings.device)
 
+    place = Path(f"{chain.chain_id}-{chain.deployment.submission_ledger}") / str(settings.pool)
     return Parts(
         rules=rules_of(terms, chain, settings.pool),
         vote_seconds=terms.vote_seconds,
@@ -177,14 +177,14 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
         card=card,
         ledger=ChainLedger(chain, settings.pool, admission.provider, sender),
         coordinator=client,
+        # Of one pool: tensors must match those of the policy before, which another pool's would not.
         weights=Policies(
-            settings.run_dir / "policies", [*settings.relay_urls, settings.coordinator_url], open_policy
+            settings.run_dir / "policies" / place, [*settings.relay_urls, settings.coordinator_url], open_policy
         ),
         open_environment=open_environment,
         compute=f"transformers {settings.dtype} on {settings.device}",
-        box=BallotBox(settings.run_dir / "votes" / f"{chain.chain_id}-{chain.deployment.submission_ledger}"
-                      / str(settings.pool)),
-    )  # fmt: skip
+        box=BallotBox(settings.run_dir / "votes" / place),
+    )
 
 
 def require_same_pool(health: HealthOut, chain: Chain, pool: int, terms: PoolTerms) -> None:

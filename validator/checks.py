@@ -39,7 +39,6 @@ class Rules:
     coordinator: Address
     group_size: int
     max_completion_tokens: int
-    lease_seconds: int
     collect_seconds: int
     temperature_milli: int
     protocol_version: int
@@ -180,7 +179,7 @@ def check_lease(leaf: Leaf, rules: Rules, facts: StepFacts) -> Finding:
     for name, (wanted, got) in expected.items():
         if wanted != got:
             return reject(Reason.LEASE, f"{name} of the lease: expected {wanted}, got {got}")
-    latest = facts.seeded_at + rules.collect_seconds + rules.lease_seconds
+    latest = facts.seeded_at + rules.collect_seconds
     if not facts.seeded_at <= lease.valid_from < lease.valid_until <= latest:
         return reject(
             Reason.LEASE,

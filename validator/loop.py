@@ -216,7 +216,7 @@ class Validator:
         """Load a policy ahead; what fails here is tried again when it counts."""
         try:
             self.parts.weights.load(view.policy_step, self.parts.ledger.policy_root(view.policy_step, at))
-        except StannaryError as error:
+        except Exception as error:  # noqa: BLE001  a folder that no loader takes must not end this process
             log.debug("policy step %d cannot be loaded yet: %s", view.policy_step, error)
 
     def _serve(self, view: StepView, at: Block) -> None:
@@ -227,7 +227,7 @@ class Validator:
         work = self._work
         if now < work.next_try:
             return
-        ballot = self.parts.box.prepared(view.step) or self._judge(work, at)
+        ballot = self._prepared(view.step, at) or self._judge(work, at)
         if ballot is None:
             self._back_off(work)
             return
@@ -238,6 +238,17 @@ class Validator:
             self._back_off(work)
             return
         self._vote(work, ballot)
+
+    def _prepared(self, step: int, at: Block) -> Ballot | None:
+        """Return the vote that was written down before, unless other leaves are committed now (fork, new devnet)."""
+        ballot = self.parts.box.prepared(step)
+        if ballot is None:
+            return None
+        if ballot.submission_root == self.parts.ledger.step(step, at).submission_root:
+            return ballot
+        log.error("step %d: the prepared vote is on other leaves than the committed ones; judged anew", step)
+        self.parts.box.discard(step)
+        return None
 
     def _judge(self, work: Work, at: Block) -> Ballot | None:
         """Judge what can be judged now; return the vote once all is decided or the window closes."""
@@ -307,8 +318,11 @@ class Validator:
             return failure
         try:
             judge = self._open_judge(facts, state, at)
-        except (StannaryError, ImportError) as error:
+        except StannaryError as error:
             return f"this validator is not ready: {error}"
+        except Exception as error:  # a folder that no loader takes, no memory for it: an abstention, not an end
+            log.warning("step %d: the policy cannot be opened", step, exc_info=True)
+            return f"this validator is not ready: {type(error).__name__}: {error}"
         for index in left:
             if self.stop.is_set():
                 return "asked to stop"

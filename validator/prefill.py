@@ -56,7 +56,6 @@ class Prefill:
         # bf16 weights are exact in float32, so this is the protocol's head whatever the compute dtype.
         self._head_HV = head.weight.detach().to(torch.bfloat16).float().T
         self.hidden_size, self.vocabulary = (int(size) for size in self._head_HV.shape)
-        self.context = int(self._model.config.max_position_embeddings)
         self.compute = f"transformers {__version__} {dtype} on {self.device.type}"
 
     @torch.inference_mode()

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from stannary import wire
 from stannary.errors import Malformed, OperatorError
 from stannary.evidence import EvidenceFile
+from stannary.merkle import merkle_root
 from stannary.structs import Domain
 from stannary.types import Address, Hash, Outcome, parse_address
 from stannary.verdict import pack_outcomes, verdict_root
@@ -44,6 +45,11 @@ class Ballot:
     def outcomes(self) -> bytes:
         """Two bits a leaf."""
         return pack_outcomes([Outcome(verdict.outcome) for verdict in self.verdicts])
+
+    @property
+    def submission_root(self) -> Hash:
+        """Root over the leaves that were judged."""
+        return merkle_root([verdict.verdict().leaf_hash for verdict in self.verdicts])
 
     @property
     def verdict_root(self) -> Hash:

@@ -94,7 +94,7 @@ def sample_record(steps: int = 15) -> Record:
         policies=tuple(PolicyRecord(n, 1000 + 12 * n + 1) for n in range(steps + 1)),
         providers=providers,
         validators=tuple(
-            ValidatorRecord(f"validator-{n}", address(50 + n), steps, 100 * TOKEN, 100 * TOKEN, steps * TOKEN)
+            ValidatorRecord(f"validator-{n}", address(50 + n), steps, 100 * TOKEN, 100 * TOKEN, 0, steps * TOKEN)
             for n in range(3)
         ),
         transactions={"SubmissionLedger.vote": 3 * steps, "PayoutVault.claim": 4},

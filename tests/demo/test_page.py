@@ -10,6 +10,7 @@ import pytest
 
 from demo import charts
 from demo.page import render, tokens
+from stannary.types import Outcome
 from tests.demo.sample_record import TOKEN, sample_record
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -55,6 +56,20 @@ def test_page_shows_both_outcomes_the_money_and_whether_it_is_conserved() -> Non
     assert "NOT EQUAL" not in page
     short = replace(record.accounts[1], balance_wei=record.accounts[1].balance_wei - 1)
     assert "NOT EQUAL" in render(replace(record, accounts=(record.accounts[0], short)))
+
+
+def test_leaf_without_a_published_reason_is_not_shown_as_accepted() -> None:
+    record = sample_record(steps=1)
+    leaf = replace(record.leaves[0], outcome=Outcome.REJECT, reason="none")
+    page = render(replace(record, steps=(replace(record.steps[0], leaves=(leaf,)),)))
+    assert "<td>rejected</td>" in page
+    assert "<td>accepted</td>" not in page
+
+
+def test_page_shows_what_a_validator_lost() -> None:
+    record = sample_record()
+    loser = replace(record.validators[0], slashed_wei=7 * TOKEN // 3)
+    assert "2.3333" in render(replace(record, validators=(loser, *record.validators[1:])))
 
 
 def test_page_of_a_run_without_submissions_still_renders() -> None:

@@ -37,7 +37,6 @@ RULES = Rules(
     coordinator=parse_address(COORDINATOR.address),
     group_size=4,
     max_completion_tokens=48,
-    lease_seconds=60,
     collect_seconds=120,
     temperature_milli=1000,
     protocol_version=1,

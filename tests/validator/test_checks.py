@@ -116,7 +116,7 @@ def test_lease_signed_by_another_than_the_coordinator_is_rejected() -> None:
         {"protocol_version": 2},
         {"valid_from": 999},
         {"valid_until": 1010},
-        {"valid_until": 1181},
+        {"valid_until": 1121},
     ],
 )
 def test_lease_on_other_terms_is_rejected_unslashed(changes: dict[str, object]) -> None:

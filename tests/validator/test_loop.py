@@ -174,6 +174,21 @@ def test_wrong_environment_of_this_machine_is_no_verdict(world: World) -> None:
     assert world.outcomes == [Outcome.ABSTAIN] * 3
 
 
+def test_policy_that_no_loader_takes_is_no_verdict_and_ends_no_validator(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object) -> tuple[Path, Recompute]:
+        raise RuntimeError("size mismatch for lm_head.weight")
+
+    monkeypatch.setattr(ScriptedWeights, "load", load)
+    world.ledger.phase = Phase.SEEDED
+    world.ticks(1)
+    world.ledger.phase = Phase.AUDITED
+    world.ticks(60)
+    assert world.outcomes == [Outcome.ABSTAIN] * 3
+    assert "size mismatch" in world.ledger.votes[0].evidence.leaves[0].explanation
+
+
 def test_file_that_is_away_leaves_the_other_leaves_decided(world: World) -> None:
     world.coordinator.away.add(world.ledger.made[1].leaf.submission.content_hash)
     world.coordinator.made = world.ledger.made
@@ -243,6 +258,19 @@ def test_restart_before_the_vote_takes_the_prepared_one(world: World) -> None:
     world.weights.fails = Unavailable("gone meanwhile")
     world.ticks(2)
     assert [ballot.evidence_root for ballot in world.ledger.votes] == [prepared.evidence_root]
+
+
+def test_prepared_vote_on_other_leaves_is_judged_anew(world: World) -> None:
+    world.ledger.fails = [Unmined("vote", "0x1", waited_s=30)]
+    world.ticks(1)
+    stale = world.parts.box.prepared(FACTS.step)
+    assert stale is not None
+    world.ledger.made = world.coordinator.made = tuple(reversed(world.ledger.made))
+    world.restart()
+    world.ticks(2)
+    (ballot,) = world.ledger.votes
+    assert ballot.evidence_root != stale.evidence_root
+    assert world.reasons == [Reason.SAMPLING_BOUND, Reason.NONE, Reason.PROMPT]
 
 
 def test_vote_that_is_refused_because_it_is_there_already_is_no_error(world: World) -> None:
