@@ -129,7 +129,8 @@ def _verify(desk: Desk, request: Request, body: Hash) -> Caller:
         provider = queries.provider_of(session, address)
         if provider is None and address != desk.terms.trainer:
             raise Refused("request", status=401, reason=f"{address} is no node of a provider with stake here")
-        is_new = queries.take_nonce(session, address, nonce, now, now + 2 * signing.MAX_CLOCK_SKEW_S)
+        expires_at = int(now) + 2 * signing.MAX_CLOCK_SKEW_S + 1  # times are compared in whole seconds
+        is_new = queries.take_nonce(session, address, nonce, now, expires_at)
         return Caller(address, provider) if is_new else None
 
     caller = desk.store.write(admit)

@@ -1,4 +1,4 @@
-"""Which slot is leased next, until when, and to whom not. Pure: no clock, no database, no chain.
+"""Which slot is leased next, and until when. Pure: no clock, no database, no chain.
 
 A lease is valid in chain time from `valid_from` up to, but not at, `valid_until`. A slot is free again only when its
 lease has run out by chain time *and* by the server's clock, so a re-issue never overlaps a lease that still counts.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-
-from stannary.types import Address
 
 MIN_LEASE_DIVISOR = 4
 """No lease is granted that would last less than this part of the pool's leaseSeconds."""
@@ -30,7 +28,6 @@ class Held:
 
     slot: int
     issue: int
-    node: Address
     valid_until: int
     expires_at: float
     received_at: int | None = None
@@ -44,11 +41,6 @@ class Window:
 
     valid_from: int
     valid_until: int
-
-
-def is_live(held: Held, now: Moment) -> bool:
-    """Say whether a leaf is still taken for this lease."""
-    return held.received_at is None and now.chain_time < held.valid_until
 
 
 def is_awaited(held: Held, now: Moment, upload_seconds: int) -> bool:

@@ -120,7 +120,6 @@ def newest_leases(session: Session, step: int) -> Mapping[int, Held]:
         lease.slot: Held(
             slot=lease.slot,
             issue=lease.issue,
-            node=lease.node,
             valid_until=lease.valid_until,
             expires_at=lease.expires_at,
             received_at=received_at,

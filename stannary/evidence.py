@@ -105,9 +105,9 @@ class EvidenceFile:
             # pydantic's reader bounds the nesting whatever the recursion limit of this process is.
             found: Any = from_json(data, allow_inf_nan=False)
             file = cls(
-                pool=_whole(found["pool"], "pool"),
-                step=_whole(found["step"], "step"),
-                policy_step=_whole(found["policy_step"], "policy_step"),
+                pool=_whole(found["pool"], "pool", bits=63),
+                step=_whole(found["step"], "step", bits=32),
+                policy_step=_whole(found["policy_step"], "policy_step", bits=32),
                 node=parse_address(found["node"], "node"),
                 card_hash=parse_hash(found["card_hash"], "card_hash"),
                 compute=_text(found["compute"], "compute"),
@@ -136,9 +136,9 @@ def _leaf(found: Any) -> LeafEvidence:
     )
 
 
-def _whole(value: object, field: str) -> int:
-    if type(value) is not int or value < 0:
-        raise Malformed(field, expected="a whole number", got=value)
+def _whole(value: object, field: str, *, bits: int) -> int:
+    if type(value) is not int or not 0 <= value < 1 << bits:
+        raise Malformed(field, expected=f"a whole number of at most {bits} bits", got=value)
     return value
 
 

@@ -19,6 +19,8 @@ from stannary.types import Hash
 
 MAX_SUBMISSION_BYTES = 16 << 20
 _FOOTER_LIMIT_BYTES = 1 << 16
+_OFFSETS_BYTES = 16
+"""What Arrow keeps beside the values of a row: the offsets of three columns, of 4 bytes each, and some slack."""
 _SCHEMA = pa.schema(
     [
         pa.field("prompt_tokens", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
@@ -73,6 +75,8 @@ def decode_group(data: bytes, group_size: int) -> list[Rollout]:
         )
         _check_footer(file, len(data), group_size)
         table = file.read(use_threads=False)
+        if table.nbytes > len(data) + _OFFSETS_BYTES * (group_size + 1):
+            raise Malformed("submission", expected=f"plain values of {len(data)} bytes", got=table.nbytes)
         table.validate(full=True)
         rows = table.to_pydict()
     except (pa.ArrowException, OSError, ValueError) as error:

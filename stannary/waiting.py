@@ -37,8 +37,3 @@ class Waiting:
             if waited >= REMIND_S:
                 self.log.info("no longer waiting for %s after %.0f s", self.what, waited)
             self.what = None
-
-    @property
-    def since_s(self) -> float:
-        """Seconds since the current wait began, 0 without one."""
-        return self.clock() - self._since if self.what is not None else 0.0

@@ -149,15 +149,8 @@ def _keep_evidence(desk: Desk, upload: SignedUpload, provider: Address, root: Ha
 
     def admit(session: Session) -> bool:
         _require_seat(session, file.step, provider)
-        return session.get(EvidenceRow, (root, provider)) is None
-
-    if not desk.store.read(admit):
-        return
-    content_hash = desk.files.put(data)
-
-    def note(session: Session) -> None:
-        if not admit(session):
-            return
+        if session.get(EvidenceRow, (root, provider)) is not None:
+            return False
         kept = session.scalar(
             select(func.count()).where(EvidenceRow.provider == provider, EvidenceRow.step == file.step)
         )
@@ -165,7 +158,15 @@ def _keep_evidence(desk: Desk, upload: SignedUpload, provider: Address, root: Ha
             raise Refused(
                 "evidence", status=409, reason=f"{kept} evidence files of {provider} on step {file.step} are kept"
             )
-        session.add(EvidenceRow(evidence_root=root, provider=provider, step=file.step, content_hash=content_hash))
+        return True
+
+    if not desk.store.read(admit):
+        return
+    content_hash = desk.files.put(data)
+
+    def note(session: Session) -> None:
+        if admit(session):
+            session.add(EvidenceRow(evidence_root=root, provider=provider, step=file.step, content_hash=content_hash))
 
     desk.store.write(note)
 

@@ -6,7 +6,6 @@ the manifest does. The manifest is given out once every file of it is there: nob
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from blake3 import blake3
@@ -23,12 +22,19 @@ from coordinator.routes.parameters import FILE_BODY, IndexPath
 from coordinator.routes.work import file_response
 from coordinator.tables import PolicyRow, WeightsFileRow, WeightsRow
 from stannary.errors import Malformed, Refused, Unavailable
-from stannary.shardcast.manifest import CHUNK_BYTES, MAX_MANIFEST_BYTES, SUFFIXES, File, Manifest, parse_manifest
+from stannary.shardcast.manifest import (
+    CHUNK_BYTES,
+    MAX_MANIFEST_BYTES,
+    SUFFIXES,
+    File,
+    Manifest,
+    is_file_name,
+    parse_manifest,
+)
 from stannary.types import Hash, to_hex
 
 router = APIRouter(tags=["weights"], prefix="/weights/{policy_step}")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PUT = describe(*SIGNED, 403, 404, 408, 507)
 _GOT = describe(404, 416, 422) | {200: {"content": {"application/octet-stream": {}}}}
 
@@ -126,7 +132,7 @@ async def put_file(
 ) -> Response:
     """Take one file of a policy step; it must be the one of the manifest."""
     _require_trainer(desk, upload)
-    if not _NAME.fullmatch(name) or not name.endswith(SUFFIXES):
+    if not is_file_name(name):
         raise Malformed("file name", expected=f"a plain name ending in {' '.join(SUFFIXES)}", got=name)
     manifest = await run_in_threadpool(_manifest_of, desk, policy_step)
     limit_bytes, check = desk.settings.max_weights_bytes, None
@@ -162,7 +168,7 @@ def get_manifest(policy_step: IndexPath, desk: DeskDep) -> FileResponse:
 @router.get("/files/{name}", responses=_GOT, response_class=FileResponse)
 def get_file(policy_step: IndexPath, name: str, desk: DeskDep) -> FileResponse:
     """Return a file of a policy step; ranges are served."""
-    if not _NAME.fullmatch(name):
+    if not is_file_name(name):
         raise Unavailable(f"no such file of policy step {policy_step} here")
     row = desk.store.read(lambda session: session.get(WeightsFileRow, (policy_step, name)))
     if row is None or not desk.files.holds(row.content_hash):

@@ -139,6 +139,11 @@ def parse_manifest(data: bytes) -> Manifest:
     return manifest
 
 
+def is_file_name(name: str) -> bool:
+    """Say whether a file of a policy step may have this name: one that leaves no folder and names no code."""
+    return _NAME.fullmatch(name) is not None and name.endswith(SUFFIXES)
+
+
 def chunk_length(file: File, index: int) -> int:
     """Return the bytes of one chunk of a file."""
     return min(CHUNK_BYTES, file.size - index * CHUNK_BYTES)
@@ -151,7 +156,7 @@ def _check(manifest: Manifest) -> None:
     if names != sorted(names) or len({name.lower() for name in names}) != len(names):
         raise Malformed("files", expected="different names in order", got=names)
     for file in manifest.files:
-        if not _NAME.fullmatch(file.name) or not file.name.endswith(SUFFIXES):
+        if not is_file_name(file.name):
             raise Malformed("file name", expected=f"a plain name ending in {' '.join(SUFFIXES)}", got=file.name)
         if not 0 <= file.size <= MAX_FILE_BYTES:
             raise Malformed(f"{file.name} size", expected=f"0 … {MAX_FILE_BYTES}", got=file.size)

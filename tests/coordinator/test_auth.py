@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import pytest
 from sqlalchemy import func, select
@@ -37,6 +39,15 @@ def test_request_sent_twice_is_refused_the_second_time(office: Office) -> None:
     assert again.status_code == 409
     assert again.headers["content-type"] == "application/problem+json"
     assert "nonce" in ProblemOut.model_validate_json(again.content).detail
+
+
+def test_request_of_a_fast_clock_sent_again_in_its_last_second_is_refused(office: Office) -> None:
+    start = int(time.time()) + 10
+    office.server_offset_s = start - time.time()
+    headers = signed(office, time_s=start + MAX_CLOCK_SKEW_S)
+    assert post(office, headers).status_code == 204
+    office.server_offset_s = start + 2 * MAX_CLOCK_SKEW_S + 0.7 - time.time()
+    assert post(office, headers).status_code == 409
 
 
 def test_request_sent_again_after_a_restart_is_refused(office: Office) -> None:

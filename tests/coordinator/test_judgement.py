@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from blake3 import blake3
 
 from coordinator import queries
 from coordinator.tables import CommitmentRow, StepRow
@@ -220,6 +221,8 @@ def test_evidence_files_of_one_seat_are_few(judged: Office) -> None:
     with pytest.raises(Refused) as refused:
         judged.client("vera").put_evidence(file.root(), file.to_bytes())
     assert refused.value.status == 409
+    name = blake3(file.to_bytes()).hexdigest()
+    assert not list(judged.folder.rglob(name))
 
 
 def test_evidence_that_nobody_put_is_not_there(judged: Office) -> None:

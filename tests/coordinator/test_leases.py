@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.leases import Held, Moment, Window, is_free, next_slots, obstacle, window
-from tests.coordinator.office import address_of
 
-NODE = address_of("wendy")
 UPLOAD_S = 60
 ORDER = [3, 0, 2, 1]
 
 
 def held(slot: int = 0, **changes: object) -> Held:
-    lease = Held(slot=slot, issue=0, node=NODE, valid_until=160, expires_at=60.0)
+    lease = Held(slot=slot, issue=0, valid_until=160, expires_at=60.0)
     return replace(lease, **changes)  # type: ignore[arg-type]
 
 
@@ -97,7 +95,6 @@ def test_leases_of_one_slot_never_overlap_whatever_the_clocks_do(
             book.newest[slot] = Held(
                 slot,
                 len(book.windows[slot]) - 1,
-                NODE,
                 granted.valid_until,
                 server_time + 60,
                 chain_time if delivers else None,

@@ -59,6 +59,9 @@ def test_evidence_of_any_bytes_is_refused_not_crashed(data: bytes) -> None:
     ("field", "value"),
     [
         ("pool", -1),
+        ("pool", 1 << 63),
+        ("step", 1 << 64),
+        ("policy_step", 1 << 32),
         ("pool", "1"),
         ("node", "0x00"),
         ("card_hash", "0x"),

@@ -74,6 +74,12 @@ def test_compressed_column_is_refused() -> None:
         decode_group(written(table, compression="ZSTD"), 2)
 
 
+def test_file_that_grows_when_it_is_read_is_refused() -> None:
+    table = pq.read_table(pa.BufferReader(encode_group([Rollout((1,), (2,), (b"p" * PROOF_BYTES * 40,))] * 64)))
+    with pytest.raises(Malformed, match="plain values"):
+        decode_group(written(table, use_dictionary=True), 64)
+
+
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
 def test_damaged_file_is_refused_or_read_but_never_crashes(data: st.DataObject) -> None:
