@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-INT4_GROUP = 32
+from demo.adversaries import rounded
 
 
 def main() -> None:
@@ -27,16 +27,8 @@ def main() -> None:
     tensors = load_file(path)
     for name, value in tensors.items():
         if value.ndim == 2 and "embed" not in name and "lm_head" not in name:
-            tensors[name] = rounded(value.float(), args.bits).to(torch.bfloat16)
+            tensors[name] = rounded(value, args.bits).to(torch.bfloat16)
     save_file(tensors, path, metadata={"format": "pt"})
-
-
-def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """Round a matrix to whole steps: per row for int8, per group of 32 for int4."""
-    rows = value if bits == 8 else value.reshape(-1, INT4_GROUP)
-    top = (1 << (bits - 1)) - 1
-    scale = rows.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / top
-    return ((rows / scale).round().clamp(-top, top) * scale).reshape(value.shape)
 
 
 if __name__ == "__main__":

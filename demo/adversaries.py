@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from validator.prefill import Prefill
 
-ROUNDED_LEVELS = 7
 ROUNDED_GROUP = 32
 
 
@@ -162,14 +161,17 @@ def round_policy(source: Path, target: Path) -> None:
         tensors = load_file(path)
         for name, value in tensors.items():
             if name.endswith("_proj.weight") and value.shape[-1] % ROUNDED_GROUP == 0:
-                tensors[name] = _rounded(value).to(torch.bfloat16).contiguous()
+                tensors[name] = rounded(value, bits=4).to(torch.bfloat16).contiguous()
         save_file(tensors, target / path.name, metadata={"format": "pt"})
 
 
-def _rounded(weight: torch.Tensor) -> torch.Tensor:
-    groups = weight.float().reshape(-1, ROUNDED_GROUP)
-    scale = groups.abs().amax(dim=1, keepdim=True).clamp(min=1e-8) / ROUNDED_LEVELS
-    return ((groups / scale).round() * scale).reshape(weight.shape)
+def rounded(weight: torch.Tensor, bits: int) -> torch.Tensor:
+    """Round a matrix to whole steps as int8 (a scale per row) or int4 (a scale per group of 32) would. Shapes: kept."""
+    values = weight.float()
+    rows = values if bits == 8 else values.reshape(-1, ROUNDED_GROUP)
+    top = (1 << (bits - 1)) - 1
+    scale = rows.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / top
+    return ((rows / scale).round() * scale).reshape(weight.shape)
 
 
 def cheat(parts: Parts) -> Parts:

@@ -1,13 +1,22 @@
-"""Says what a process waits for and since when: once at the start, then every half minute, and when it is over."""
+"""Says what a process waits for and since when: once at the start, then every half minute, and when it is over.
+
+`until_answered` waits so for a chain or coordinator that is away.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from stannary.errors import NetworkError
 
 REMIND_S = 30.0
+RETRY_S = 2.0
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -37,3 +46,25 @@ class Waiting:
             if waited >= REMIND_S:
                 self.log.info("no longer waiting for %s after %.0f s", self.what, waited)
             self.what = None
+
+
+class StopRequested(Exception):
+    """The operator asked to stop while something was still waited for."""
+
+
+def until_answered(act: Callable[[], T], log: logging.Logger, stop: threading.Event) -> T:
+    """Do something as often as it takes for the other side to answer, saying what is waited for.
+
+    Raises: StopRequested once `stop` is set; what `act` raises, but for NetworkError.
+    """
+    waiting = Waiting(log)
+    while True:
+        try:
+            result = act()
+        except NetworkError as error:
+            waiting.on(str(error))
+            if stop.wait(RETRY_S):
+                raise StopRequested from None
+        else:
+            waiting.over()
+            return result

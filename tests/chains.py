@@ -80,33 +80,8 @@ class Devnet:
 
     def terms(self, **changes: object) -> PoolTerms:
         """Return terms of a small pool, with the coordinator and trainer of those names."""
-        terms = PoolTerms(
-            payout_token=self.chain.deployment.token,
-            coordinator=self.sender("coordinator").address,
-            trainer=self.sender("trainer").address,
-            price_per_group=2 * TOKENS,
-            price_per_token=TOKENS // 100,
-            panel_fee=TOKENS,
-            min_worker_stake=100 * TOKENS,
-            min_validator_stake=100 * TOKENS,
-            group_size=4,
-            max_completion_tokens=32,
-            max_slots=64,
-            max_lag=1,
-            panel_size=3,
-            quorum=2,
-            beacon_delay_blocks=1,
-            lease_seconds=60,
-            collect_seconds=120,
-            vote_seconds=60,
-            challenge_seconds=30,
-            unbonding_seconds=600,
-            fault_slash_bps=1000,
-            temperature_milli=1000,
-            protocol_version=1,
-            card_hash=Hash(keccak(text="card")),
-            environment_hash=Hash(keccak(text="environment")),
-        )
+        deployed = self.chain.deployment
+        terms = small_terms(deployed.token, self.sender("coordinator").address, self.sender("trainer").address)
         return replace(terms, **changes)  # type: ignore[arg-type]
 
     def pool(self, *, funds: float = 5_000, **changes: object) -> PoolId:
@@ -136,3 +111,34 @@ class Devnet:
         signature = consent.sign(account, self.chain.stake_domain)
         self.chain.stake_manager.add_node(sender, self.address(account), deadline, signature)
         return account
+
+
+def small_terms(token: Address, coordinator: Address, trainer: Address) -> PoolTerms:
+    """Return the terms of a small pool."""
+    return PoolTerms(
+        payout_token=token,
+        coordinator=coordinator,
+        trainer=trainer,
+        price_per_group=2 * TOKENS,
+        price_per_token=TOKENS // 100,
+        panel_fee=TOKENS,
+        min_worker_stake=100 * TOKENS,
+        min_validator_stake=100 * TOKENS,
+        group_size=4,
+        max_completion_tokens=32,
+        max_slots=64,
+        max_lag=1,
+        panel_size=3,
+        quorum=2,
+        beacon_delay_blocks=1,
+        lease_seconds=60,
+        collect_seconds=120,
+        vote_seconds=60,
+        challenge_seconds=30,
+        unbonding_seconds=600,
+        fault_slash_bps=1000,
+        temperature_milli=1000,
+        protocol_version=1,
+        card_hash=Hash(keccak(text="card")),
+        environment_hash=Hash(keccak(text="environment")),
+    )

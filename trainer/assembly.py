@@ -7,19 +7,18 @@ import threading
 
 from eth_account.signers.local import LocalAccount
 
+from stannary.admission import require_coordinator
 from stannary.chain import Chain, PoolTerms, Sender
 from stannary.client import CoordinatorClient
 from stannary.environments import load_environment
-from stannary.errors import NetworkError, OperatorError, SettingsError
+from stannary.errors import SettingsError
 from stannary.types import parse_address
-from stannary.waiting import Waiting
+from stannary.waiting import StopRequested, until_answered
 from trainer.loop import Run, Trainer
 from trainer.metrics import Metrics
 from trainer.plan import Goal
 from trainer.policy import Policy, Recipe
 from trainer.settings import Settings
-
-RETRY_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -29,14 +28,10 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
 
     Raises: OperatorError naming what has to be put right; PeerError; ChainError.
     """
-    waiting = Waiting(_log)
-    while not stop.is_set():
-        try:
-            return _assemble(settings, account)
-        except NetworkError as error:
-            waiting.on(str(error))
-            stop.wait(RETRY_S)
-    return None
+    try:
+        return until_answered(lambda: _assemble(settings, account), _log, stop)
+    except StopRequested:
+        return None
 
 
 def _assemble(settings: Settings, account: LocalAccount) -> Trainer:
@@ -44,12 +39,7 @@ def _assemble(settings: Settings, account: LocalAccount) -> Trainer:
     terms = chain.pool_registry.terms_of(settings.pool)
     _require_fit(settings, terms, account)
     client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, terms.coordinator, account)
-    health = client.health()
-    if (health.pool, health.ledger) != (settings.pool, chain.deployment.submission_ledger):
-        raise OperatorError(
-            f"the coordinator at {settings.coordinator_url} serves pool {health.pool} of {health.ledger}, "
-            f"not pool {settings.pool} of {chain.deployment.submission_ledger}"
-        )
+    require_coordinator(client.health(), chain, settings.pool, terms)
     environment = load_environment(client.document(terms.environment_hash), settings.base)
     temperature = terms.temperature_milli / 1000
     policy = Policy(

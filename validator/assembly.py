@@ -5,21 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from eth_account.signers.local import LocalAccount
 
-from stannary import PROTOCOL_VERSION
+from stannary.admission import admit, require_coordinator
 from stannary.cards import Card
 from stannary.chain import Block, Chain, Mined, PoolTerms, Sender, StepState, Vote
 from stannary.client import CoordinatorClient
 from stannary.environments import Environment, load_environment
-from stannary.errors import NetworkError, OperatorError
 from stannary.types import Address, Hash, Role, parse_address
-from stannary.waiting import Waiting
-from stannary.wire import HealthOut
+from stannary.waiting import until_answered
 from validator.checks import Rules
 from validator.loop import Parts
 from validator.prefill import Prefill
@@ -29,24 +26,9 @@ from validator.weights import Policies
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 2.0
 VOTE_GAS = 400_000
 """Gas that the node's account must be able to pay: a vote with room."""
-_NOBODY = "0x" + "0" * 40
 T = TypeVar("T")
-
-
-class Stopped(Exception):
-    """The operator asked to stop while the validator was still waiting to start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What was found on chain, all at one block."""
-
-    terms: PoolTerms
-    provider: Address
-    stake_wei: int
 
 
 class ChainLedger:
@@ -93,33 +75,6 @@ class ChainLedger:
         )
 
 
-def admit(chain: Chain, pool: int, node: Address) -> Admission:
-    """Read the pool's terms and check that this node may validate in it.
-
-    Raises: OperatorError that says what to do; Reverted if there is no such pool; Unreachable.
-    """
-    at = chain.frozen()
-    terms = chain.pool_registry.terms_of(pool, at)
-    if terms.protocol_version != PROTOCOL_VERSION:
-        raise OperatorError(
-            f"pool {pool} speaks protocol version {terms.protocol_version}, this validator version "
-            f"{PROTOCOL_VERSION}: install the version of stannary that fits"
-        )
-    provider = parse_address(chain.stake_manager.provider_of(node, at))
-    if provider == _NOBODY:
-        raise OperatorError(
-            f"{node} is no node of any provider: let its provider stake and add it (`stannary provider add-node`)"
-        )
-    stake_wei = int(chain.stake_manager.active_stake_of(pool, Role.VALIDATOR, provider, at))
-    if stake_wei < terms.min_validator_stake:
-        raise OperatorError(
-            f"{provider} has {stake_wei / 1e18:.6f} stake tokens allocated to validate in pool {pool}, "
-            f"{terms.min_validator_stake / 1e18:.6f} needed: allocate at least "
-            f"{(terms.min_validator_stake - stake_wei) / 1e18:.6f} more (`stannary provider stake`)"
-        )
-    return Admission(terms, provider, stake_wei)
-
-
 def rules_of(terms: PoolTerms, chain: Chain, pool: int) -> Rules:
     """Return what the checks need of a pool's terms."""
     return Rules(
@@ -138,15 +93,15 @@ def rules_of(terms: PoolTerms, chain: Chain, pool: int) -> Rules:
 def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -> Parts:
     """Return the parts of a validator that may vote.
 
-    A chain or coordinator that is away is waited for. Raises: OperatorError, ChainError, PeerError, Stopped.
+    A chain or coordinator that is away is waited for. Raises: OperatorError, ChainError, PeerError, StopRequested.
     """
     node = parse_address(str(account.address))
 
     def patiently(act: Callable[[], T]) -> T:
-        return wait_for(act, stop)
+        return until_answered(act, log, stop)
 
     chain = patiently(lambda: Chain.open(settings.rpc_url, settings.deployment))
-    admission = patiently(lambda: admit(chain, settings.pool, node))
+    admission = patiently(lambda: admit(chain, settings.pool, node, Role.VALIDATOR, chain.frozen()))
     terms = admission.terms
     sender = Sender(chain, account)
     patiently(lambda: sender.require_fees(VOTE_GAS))
@@ -158,7 +113,7 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
         admission.stake_wei / 1e18,
     )
     client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, parse_address(terms.coordinator), account)
-    require_same_pool(patiently(client.health), chain, settings.pool, terms)
+    require_coordinator(patiently(client.health), chain, settings.pool, terms)
     card = Card.from_document(patiently(lambda: client.document(terms.card_hash)))
     environment = patiently(lambda: client.document(terms.environment_hash))
 
@@ -185,34 +140,3 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
         compute=f"transformers {settings.dtype} on {settings.device}",
         box=BallotBox(settings.run_dir / "votes" / place),
     )
-
-
-def require_same_pool(health: HealthOut, chain: Chain, pool: int, terms: PoolTerms) -> None:
-    """Refuse a coordinator of another deployment, pool or protocol. Raises: OperatorError naming what differs."""
-    for what, expected, found in (
-        ("protocol version", terms.protocol_version, health.protocol_version),
-        ("chain", chain.deployment.chain_id, health.chain_id),
-        ("ledger", chain.deployment.submission_ledger, health.ledger),
-        ("pool", pool, health.pool),
-        ("address", terms.coordinator, health.coordinator),
-    ):
-        if expected != found:
-            raise OperatorError(
-                f"the coordinator is another pool's: its {what} is {found}, on chain it is {expected}; "
-                "check --coordinator-url, --pool and --deployment"
-            )
-
-
-def wait_for(act: Callable[[], T], stop: threading.Event) -> T:
-    """Do something as often as it takes for the other side to answer, saying what is waited for. Raises: Stopped."""
-    waiting = Waiting(log)
-    while True:
-        try:
-            result = act()
-        except NetworkError as error:
-            waiting.on(str(error))
-            if stop.wait(RETRY_S):
-                raise Stopped from None
-        else:
-            waiting.over()
-            return result

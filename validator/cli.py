@@ -26,6 +26,7 @@ from stannary.commands.options import (
 from stannary.commands.readiness import report_readiness
 from stannary.errors import SettingsError
 from stannary.logs import start_logging
+from stannary.waiting import StopRequested
 from validator.settings import Settings
 
 app = typer.Typer(
@@ -70,7 +71,7 @@ def start(
     if settings.threads is not None:
         # Read when torch is loaded, which is later than here.
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
-    from validator.assembly import Stopped, assemble
+    from validator.assembly import assemble
     from validator.loop import Validator
 
     stop = threading.Event()
@@ -78,7 +79,7 @@ def start(
         signal.signal(number, lambda *_: stop.set())
     try:
         Validator(assemble(settings, account, stop), settings.poll_s, stop).run()
-    except Stopped:
+    except StopRequested:
         logging.getLogger(__name__).info("stopped while starting")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stannary import wallet
+from stannary.admission import admit, require_coordinator
 from stannary.cards import Card
 from stannary.chain import Chain, Sender
 from stannary.client import CoordinatorClient
 from stannary.errors import StannaryError
-from stannary.types import parse_address, to_hex
-from validator.assembly import VOTE_GAS, admit, require_same_pool
+from stannary.types import Role, parse_address, to_hex
+from validator.assembly import VOTE_GAS
 from validator.settings import Settings
 
 
@@ -25,7 +26,7 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
         chain = Chain.open(settings.rpc_url, settings.deployment)
         yield what, f"id {chain.chain_id}, the contracts of {settings.deployment} are there"
         what = f"pool {settings.pool}"
-        admission = admit(chain, settings.pool, node)
+        admission = admit(chain, settings.pool, node, Role.VALIDATOR, chain.frozen())
         yield what, f"node of {admission.provider}, {admission.stake_wei / 1e18:.6f} stake tokens allocated"
         what = "fees"
         Sender(chain, account).require_fees(VOTE_GAS)
@@ -35,7 +36,7 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
         coordinator = parse_address(terms.coordinator)
         with CoordinatorClient(settings.coordinator_url, chain.ledger_domain, coordinator, account) as client:
             health = client.health()
-            require_same_pool(health, chain, settings.pool, terms)
+            require_coordinator(health, chain, settings.pool, terms)
             yield what, f"{settings.coordinator_url} is {health.status}, at block {health.block}"
             what = "card"
             card = Card.from_document(client.document(terms.card_hash))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stannary import PROTOCOL_VERSION
-from stannary.chain import Chain
-from stannary.errors import FundsError, OperatorError
-from stannary.types import ZERO_HASH, Address, Phase, Role, parse_address
+from stannary import admission
+from stannary.chain import Chain, PoolTerms
+from stannary.errors import FundsError
+from stannary.types import ZERO_HASH, Address, Phase, Role
 from worker.leases import PoolRules, StepFacts
 
 FEE_GAS = 300_000
 """Gas that a worker's account must be able to pay: a claim of a few leaves, so that earnings can be taken out."""
-_NOBODY = "0x" + "0" * 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Admission:
     """What was found on chain, all at one block."""
 
     rules: PoolRules
-    coordinator: Address
+    terms: PoolTerms
     stake_wei: int
     fees_wei: int
 
@@ -31,31 +30,15 @@ def admit(chain: Chain, pool: int, node: Address) -> Admission:
     Raises: OperatorError or FundsError that says what to do; Reverted if there is no such pool; Unreachable.
     """
     at = chain.frozen()
-    terms = chain.pool_registry.terms_of(pool, at)
-    if terms.protocol_version != PROTOCOL_VERSION:
-        raise OperatorError(
-            f"pool {pool} speaks protocol version {terms.protocol_version}, this worker version {PROTOCOL_VERSION}: "
-            "install the version of stannary that fits"
-        )
-    provider = chain.stake_manager.provider_of(node, at)
-    if provider == _NOBODY:
-        raise OperatorError(
-            f"{node} is no node of any provider: let its provider stake and add it (`stannary provider add-node`)"
-        )
-    stake_wei = int(chain.stake_manager.active_stake_of(pool, Role.WORKER, provider, at))
-    if stake_wei < terms.min_worker_stake:
-        raise OperatorError(
-            f"{provider} has {stake_wei / 1e18:.6f} stake tokens allocated to work in pool {pool}, "
-            f"{terms.min_worker_stake / 1e18:.6f} needed: allocate at least "
-            f"{(terms.min_worker_stake - stake_wei) / 1e18:.6f} more (`stannary provider stake`)"
-        )
+    found = admission.admit(chain, pool, node, Role.WORKER, at)
+    terms = found.terms
     fee_per_gas, _ = chain.fees()
     fees_wei = chain.balance_of(node, at)
     if fees_wei < FEE_GAS * fee_per_gas:
         raise FundsError("ether for fees", node, needed_wei=FEE_GAS * fee_per_gas, present_wei=fees_wei)
     rules = PoolRules(
         pool=pool,
-        provider=parse_address(provider),
+        provider=found.provider,
         node=node,
         group_size=terms.group_size,
         max_completion_tokens=terms.max_completion_tokens,
@@ -66,7 +49,7 @@ def admit(chain: Chain, pool: int, node: Address) -> Admission:
         card_hash=terms.card_hash,
         environment_hash=terms.environment_hash,
     )
-    return Admission(rules, parse_address(terms.coordinator), stake_wei, fees_wei)
+    return Admission(rules, terms, found.stake_wei, fees_wei)
 
 
 def read_step(chain: Chain, rules: PoolRules, step: int) -> StepFacts:

@@ -12,22 +12,20 @@ from typing import TypeVar
 
 from eth_account.signers.local import LocalAccount
 
+from stannary.admission import require_coordinator
 from stannary.chain import Chain
 from stannary.client import CoordinatorClient
 from stannary.environments import Environment, load_environment
-from stannary.errors import NetworkError, OperatorError
 from stannary.shardcast import PolicyFolders
 from stannary.types import parse_address
-from stannary.waiting import Waiting
-from stannary.wire import HealthOut
-from worker.admission import Admission, admit, read_step
+from stannary.waiting import StopRequested, until_answered
+from worker.admission import admit, read_step
 from worker.engines import open_engine
 from worker.loop import Interruption, Parts, Stopped
 from worker.settings import Settings
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 2.0
 T = TypeVar("T")
 
 
@@ -38,8 +36,15 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
     """
     node = parse_address(str(account.address))
 
+    def interruptibly(act: Callable[[], T]) -> T:
+        with interruption.allowed():
+            return act()
+
     def patiently(act: Callable[[], T]) -> T:
-        return wait_for(act, interruption)
+        try:
+            return until_answered(lambda: interruptibly(act), log, interruption.requested)
+        except StopRequested:
+            raise Stopped("while starting") from None
 
     chain = patiently(lambda: Chain.open(settings.rpc_url, settings.deployment))
     admission = patiently(lambda: admit(chain, settings.pool, node))
@@ -52,8 +57,8 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
         admission.stake_wei / 1e18,
         admission.fees_wei / 1e18,
     )
-    client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, admission.coordinator, account)
-    require_same_pool(patiently(client.health), chain, admission)
+    client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, admission.terms.coordinator, account)
+    require_coordinator(patiently(client.health), chain, rules.pool, admission.terms)
     patiently(lambda: client.document(rules.card_hash))
     environment = patiently(lambda: client.document(rules.environment_hash))
 
@@ -70,36 +75,3 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
         engine=open_engine(settings.engine, device=settings.device, max_sequences=settings.max_sequences),
         open_environment=open_environment,
     )
-
-
-def require_same_pool(health: HealthOut, chain: Chain, admission: Admission) -> None:
-    """Refuse a coordinator of another deployment, pool or protocol. Raises: OperatorError naming what differs."""
-    rules = admission.rules
-    for what, expected, found in (
-        ("protocol version", rules.protocol_version, health.protocol_version),
-        ("chain", chain.deployment.chain_id, health.chain_id),
-        ("ledger", chain.deployment.submission_ledger, health.ledger),
-        ("pool", rules.pool, health.pool),
-        ("address", admission.coordinator, health.coordinator),
-    ):
-        if expected != found:
-            raise OperatorError(
-                f"the coordinator is another pool's: its {what} is {found}, on chain it is {expected}; "
-                "check --coordinator-url, --pool and --deployment"
-            )
-
-
-def wait_for(act: Callable[[], T], interruption: Interruption) -> T:
-    """Do something as often as it takes for the other side to answer, saying what is waited for. Raises: Stopped."""
-    waiting = Waiting(log)
-    while True:
-        try:
-            with interruption.allowed():
-                result = act()
-        except NetworkError as error:
-            waiting.on(str(error))
-            if interruption.requested.wait(RETRY_S):
-                raise Stopped("while starting") from None
-        else:
-            waiting.over()
-            return result

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stannary import wallet
+from stannary.admission import require_coordinator
 from stannary.chain import Chain
 from stannary.client import CoordinatorClient
 from stannary.errors import StannaryError
 from stannary.types import parse_address, to_hex
 from worker.admission import admit
-from worker.assembly import require_same_pool
 from worker.engines import open_engine
 from worker.settings import Settings
 
@@ -38,9 +38,10 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
             ),
         )
         what = "coordinator"
-        with CoordinatorClient(settings.coordinator_url, chain.ledger_domain, admission.coordinator, account) as client:
+        coordinator = admission.terms.coordinator
+        with CoordinatorClient(settings.coordinator_url, chain.ledger_domain, coordinator, account) as client:
             health = client.health()
-            require_same_pool(health, chain, admission)
+            require_coordinator(health, chain, rules.pool, admission.terms)
             yield what, f"{settings.coordinator_url} is {health.status}, at block {health.block}"
             for what, expected in (("card", rules.card_hash), ("environment", rules.environment_hash)):
                 client.document(expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -28,6 +28,7 @@ from stannary.signing import body_hash, sign_request
 from stannary.structs import Domain, Submission
 from stannary.types import ZERO_HASH, Address, Hash, Phase, PoolId, Role, Wei, parse_address
 from stannary.wire import LeaseMessage, SubmissionIn, SubmissionMessage
+from tests.chains import small_terms
 
 TOKENS = 10**18
 POOL = PoolId(7)
@@ -46,32 +47,11 @@ def address_of(name: str) -> Address:
     return parse_address(account_of(name).address)
 
 
-TERMS = PoolTerms(
-    payout_token=address_of("token"),
-    coordinator=address_of("coordinator"),
-    trainer=address_of("trainer"),
+TERMS = replace(
+    small_terms(address_of("token"), address_of("coordinator"), address_of("trainer")),
     price_per_group=1,
     price_per_token=1,
     panel_fee=1,
-    min_worker_stake=100 * TOKENS,
-    min_validator_stake=100 * TOKENS,
-    group_size=4,
-    max_completion_tokens=32,
-    max_slots=64,
-    max_lag=1,
-    panel_size=3,
-    quorum=2,
-    beacon_delay_blocks=1,
-    lease_seconds=60,
-    collect_seconds=120,
-    vote_seconds=60,
-    challenge_seconds=30,
-    unbonding_seconds=600,
-    fault_slash_bps=1000,
-    temperature_milli=1000,
-    protocol_version=1,
-    card_hash=Hash(keccak(text="card")),
-    environment_hash=Hash(keccak(text="environment")),
 )
 DOMAIN = Domain(31337, address_of("ledger"))
 

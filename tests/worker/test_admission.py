@@ -19,7 +19,7 @@ def test_admit_of_a_staked_node_returns_the_pools_rules(devnet: Devnet) -> None:
     assert (rules.provider, rules.node) == (devnet.sender("miner").address, devnet.address(node))
     assert (rules.group_size, rules.max_completion_tokens) == (terms.group_size, terms.max_completion_tokens)
     assert (rules.temperature, rules.max_units) == (1.0, terms.max_units)
-    assert admission.coordinator == terms.coordinator
+    assert admission.terms == terms
     assert (admission.stake_wei, admission.fees_wei) == (1_000 * TOKENS, 10 * ETHER)
 
 
