@@ -123,7 +123,7 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
     def open_policy(folder: Path) -> Prefill:
         return Prefill(folder, settings.dtype, settings.device)
 
-    place = Path(f"{chain.chain_id}-{chain.deployment.submission_ledger}") / str(settings.pool)
+    place = chain.deployment.place_of(settings.pool)
     return Parts(
         rules=rules_of(terms, chain, settings.pool),
         vote_seconds=terms.vote_seconds,
@@ -132,7 +132,6 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
         card=card,
         ledger=ChainLedger(chain, settings.pool, admission.provider, sender),
         coordinator=client,
-        # Of one pool: tensors must match those of the policy before, which another pool's would not.
         weights=Policies(
             settings.run_dir / "policies" / place, [*settings.relay_urls, settings.coordinator_url], open_policy
         ),

@@ -71,7 +71,10 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
         account=account,
         coordinator=client,
         read_step=lambda step: read_step(chain, rules, step),
-        weights=PolicyFolders(settings.run_dir / "policies", [*settings.relay_urls, settings.coordinator_url]),
+        weights=PolicyFolders(
+            settings.run_dir / "policies" / chain.deployment.place_of(settings.pool),
+            [*settings.relay_urls, settings.coordinator_url],
+        ),
         engine=open_engine(settings.engine, device=settings.device, max_sequences=settings.max_sequences),
         open_environment=open_environment,
     )

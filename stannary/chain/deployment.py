@@ -53,6 +53,10 @@ class Deployment:
             PAYOUT_VAULT: self.payout_vault,
         }
 
+    def place_of(self, pool: int) -> Path:
+        """Return a relative folder for what belongs to one pool, shared with no other chain, ledger or pool."""
+        return Path(f"{self.chain_id}-{self.submission_ledger}") / str(pool)
+
     @property
     def ledger_domain(self) -> Domain:
         """What leases, receipts, submissions, verdicts and requests are signed for."""

@@ -18,7 +18,10 @@ class PolicyFolders:
     """Fetches policy steps into one folder and deletes old ones. Nothing else may write there."""
 
     def __init__(self, parent: Path, sources: Sequence[str], kept: int = 2) -> None:
-        """Keep `kept` folders in `parent`; `sources` are the base addresses of coordinators or relays to fetch from."""
+        """Keep `kept` folders in `parent`, which must be one pool's: a policy has the tensors of the one before.
+
+        `sources` are the base addresses of coordinators or relays to fetch from.
+        """
         self._parent = parent
         self._kept = kept
         self._sources = tuple(sources)
@@ -28,7 +31,7 @@ class PolicyFolders:
 
         Raises: Unreachable, Unavailable, PeerError, PolicyError, OperatorError when the disk refuses.
         """
-        # The root is part of the name, so that another chain's policy of the same step is another folder.
+        # The root is part of the name, so that a policy step published anew after a fork is another folder.
         folder = self._parent / f"policy-{policy_step:08d}-{policy_root.hex()[:16]}"
         urls = [weights_url(source, policy_step) for source in self._sources]
         others = [path for path in self._folders() if path != folder]

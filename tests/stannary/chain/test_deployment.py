@@ -49,6 +49,14 @@ def test_deployment_file_that_is_none_is_refused_by_name(tmp_path: Path, text: s
         Deployment.read(tmp_path / "d.json")
 
 
+def test_place_is_shared_with_no_other_pool_ledger_or_chain(devnet: Devnet) -> None:
+    here = devnet.chain.deployment
+    others = [replace(here, chain_id=1), replace(here, submission_ledger=here.payout_vault)]
+    places = {here.place_of(1), here.place_of(2), *(other.place_of(1) for other in others)}
+    assert len(places) == 4
+    assert not any(place.is_absolute() for place in places)
+
+
 def test_deployment_of_another_chain_id_is_refused(devnet: Devnet) -> None:
     with pytest.raises(SettingsError, match="chain 1"):
         replace(devnet.chain.deployment, chain_id=1).verify(devnet.chain)
