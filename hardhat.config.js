@@ -11,7 +11,7 @@ export default defineConfig({
     settings: {
       // Transient storage (reentrancy guards) needs Cancun; nothing newer is used.
       evmVersion: "cancun",
-      optimizer: { enabled: true, runs: 1000 },
+      optimizer: { enabled: true, runs: 200 },
       metadata: { bytecodeHash: "none" },
     },
   },

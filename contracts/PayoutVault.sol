@@ -5,86 +5,79 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
-import {BitMaps} from "@openzeppelin/contracts/utils/structs/BitMaps.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 import {IPayoutVault} from "./interfaces/IPayoutVault.sol";
 import {IPoolRegistry} from "./interfaces/IPoolRegistry.sol";
-import {ISubmissionLedger} from "./interfaces/ISubmissionLedger.sol";
-import {MerkleIndex} from "./libraries/MerkleIndex.sol";
-import {Outcomes} from "./libraries/Outcomes.sol";
-import {Pricing} from "./libraries/Pricing.sol";
-import {SubmissionHash} from "./libraries/SubmissionHash.sol";
-import {Outcome, Phase} from "./types/Enums.sol";
+import {IStakeManager} from "./interfaces/IStakeManager.sol";
 import {PoolId} from "./types/Ids.sol";
-import {PoolTerms} from "./types/PoolTerms.sol";
-import {StepState} from "./types/StepState.sol";
-import {LeafOpening, Submission} from "./types/Submission.sol";
+import {Parts} from "./types/Parts.sol";
 
-/// @title Custody of pool money: escrow, reservations, payouts.
-/// @dev A pool's money is in exactly one of three places: free, reserved for a step, locked. Tokens whose balances
-/// change by themselves are not supported.
+/// @title Custody of pool money: escrow, reservations, bonds, earnings.
+/// @dev A pool's money is in exactly one of five places: free, locked, reserved for a step, bonded, earned and not
+/// claimed. Tokens whose balances change by themselves are not supported.
 contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
-    using BitMaps for BitMaps.BitMap;
+    using SafeCast for uint256;
     using SafeERC20 for IERC20;
-    using SubmissionHash for Submission;
 
     struct Escrow {
-        uint256 free;
-        uint256 reserved;
-        uint256 locked;
+        uint128 free;
+        uint128 locked;
+        uint128 reserved;
+        uint128 unclaimed;
+        uint128 bonded;
+        address token; // that of the terms, kept here from the first funding on
     }
 
     struct Reservation {
-        uint256 remaining;
-        uint256 returnable; // the most that may still go back to free: locked money never becomes free
+        uint128 remaining;
+        uint128 returnable; // the most that may still go back to free: locked money never becomes free
     }
 
-    /// @dev What a claim needs to know of its step, read once.
-    struct StepContext {
-        StepState state;
-        PoolTerms terms;
-        uint256[] outcomes;
-        uint256 cap;
+    /// @dev Both only grow, so a provider's word is never cleared and costs little to change.
+    struct Earnings {
+        uint128 earned;
+        uint128 claimed;
     }
 
     IPoolRegistry public immutable registry;
-    ISubmissionLedger public immutable ledger;
+    IStakeManager public immutable stakes;
+    address public immutable ledger;
+    address public immutable panel;
+    address public immutable court;
+    address public immutable plants;
     address public immutable sink;
 
     mapping(address token => uint256) public override tokenLiabilityOf;
-    mapping(PoolId pool => mapping(uint32 step => mapping(address provider => bool))) public override isFeePaid;
     mapping(PoolId pool => Escrow) private _escrows;
     mapping(PoolId pool => mapping(uint32 step => Reservation)) private _reservations;
-    mapping(PoolId pool => mapping(uint32 step => BitMaps.BitMap)) private _paidSlots;
-    mapping(PoolId pool => mapping(uint32 step => BitMaps.BitMap)) private _settledLeaves;
+    mapping(PoolId pool => mapping(address provider => Earnings)) private _earnings;
 
-    modifier onlyLedger() {
-        if (msg.sender != address(ledger)) revert NotLedger(msg.sender);
+    modifier onlyJudge() {
+        if (msg.sender != ledger && msg.sender != panel && msg.sender != court && msg.sender != plants) {
+            revert NotJudge(msg.sender);
+        }
         _;
     }
 
-    constructor(IPoolRegistry registry_, ISubmissionLedger ledger_, address sink_) {
-        if (address(registry_) == address(0) || address(ledger_) == address(0) || sink_ == address(0)) {
-            revert AddressZero();
-        }
-        registry = registry_;
-        ledger = ledger_;
-        sink = sink_;
+    constructor(Parts memory parts) {
+        parts.checkParts();
+        registry = IPoolRegistry(parts.registry);
+        stakes = IStakeManager(parts.stakes);
+        ledger = parts.ledger;
+        panel = parts.panel;
+        court = parts.court;
+        plants = parts.plants;
+        sink = parts.sink;
     }
 
     /// @inheritdoc IPayoutVault
     function fund(PoolId pool, uint256 amount) external override nonReentrant {
         if (amount == 0) revert AmountZero();
-        IERC20 token = IERC20(registry.termsOf(pool).payoutToken);
         if (!registry.isOpen(pool)) revert PoolIsClosed(pool);
-        _escrows[pool].free += amount;
-        tokenLiabilityOf[address(token)] += amount;
+        _escrows[pool].free += amount.toUint128();
         emit Funded(pool, msg.sender, amount);
-
-        uint256 before = token.balanceOf(address(this));
-        token.safeTransferFrom(msg.sender, address(this), amount);
-        uint256 received = token.balanceOf(address(this)) - before;
-        if (received != amount) revert TransferMismatch(received, amount);
+        _pull(pool, msg.sender, amount);
     }
 
     /// @inheritdoc IPayoutVault
@@ -92,93 +85,114 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         address owner = registry.ownerOf(pool);
         if (msg.sender != owner) revert NotPoolOwner(pool, msg.sender, owner);
         if (to == address(0)) revert AddressZero();
-        IERC20 token = IERC20(registry.termsOf(pool).payoutToken);
         Escrow storage escrow = _escrows[pool];
         if (amount > escrow.free) revert EscrowTooLow(pool, escrow.free, amount);
-        uint256 burned = registry.isOpen(pool) ? 0 : escrow.locked;
+        uint128 burned = registry.isOpen(pool) ? 0 : escrow.locked;
         if (amount == 0 && burned == 0) revert AmountZero();
 
-        escrow.free -= amount;
+        escrow.free -= uint128(amount);
         escrow.locked -= burned;
-        tokenLiabilityOf[address(token)] -= amount + burned;
         if (amount != 0) {
             emit Drained(pool, to, amount);
-            token.safeTransfer(to, amount);
+            _push(pool, to, amount);
         }
         if (burned != 0) {
             emit Burned(pool, burned);
-            token.safeTransfer(sink, burned);
+            _push(pool, sink, burned);
         }
     }
 
     /// @inheritdoc IPayoutVault
-    function reserve(PoolId pool, uint32 step, uint256 amount) external override onlyLedger {
+    function claim(PoolId pool, address provider) external override nonReentrant returns (uint256 amount) {
+        amount = _claim(pool, provider);
+        if (amount == 0) revert AmountZero();
+    }
+
+    /// @inheritdoc IPayoutVault
+    function claimMany(PoolId pool, address[] calldata providers)
+        external
+        override
+        nonReentrant
+        returns (uint256 total)
+    {
+        for (uint256 i = 0; i < providers.length; ++i) total += _claim(pool, providers[i]);
+    }
+
+    /// @inheritdoc IPayoutVault
+    function reserve(PoolId pool, uint32 step, uint256 amount) external override onlyJudge {
         Escrow storage escrow = _escrows[pool];
-        if (amount > escrow.free + escrow.locked) revert EscrowTooLow(pool, escrow.free + escrow.locked, amount);
-        uint256 fromLocked = Math.min(amount, escrow.locked);
-        uint256 fromFree = amount - fromLocked;
+        uint256 available = uint256(escrow.free) + escrow.locked;
+        if (amount > available) revert EscrowTooLow(pool, available, amount);
+        uint128 amount128 = amount.toUint128();
+        uint128 fromLocked = uint128(Math.min(amount, escrow.locked));
+        uint128 fromFree = amount128 - fromLocked;
         escrow.locked -= fromLocked;
         escrow.free -= fromFree;
-        escrow.reserved += amount;
-        _reservations[pool][step] = Reservation({remaining: amount, returnable: fromFree});
+        escrow.reserved += amount128;
+        _reservations[pool][step] = Reservation({remaining: amount128, returnable: fromFree});
         emit Reserved(pool, step, fromFree, fromLocked);
     }
 
     /// @inheritdoc IPayoutVault
-    function settle(PoolId pool, uint32 step, uint256 lockAmount, uint256 releaseAmount) external override onlyLedger {
+    function settle(
+        PoolId pool,
+        uint32 step,
+        address[] calldata providers,
+        uint256[] calldata amounts,
+        uint256 lockAmount,
+        uint256 keepAmount
+    ) external override onlyJudge {
+        _spend(pool, step, _earnAll(pool, step, providers, amounts));
+        uint256 rest = _reservations[pool][step].remaining - lockAmount - keepAmount;
+        _free(pool, step, lockAmount, rest);
+    }
+
+    /// @inheritdoc IPayoutVault
+    function pay(PoolId pool, uint32 step, address provider, uint256 amount) external override onlyJudge {
+        _earn(pool, step, provider, amount);
+        _spend(pool, step, amount);
+    }
+
+    /// @inheritdoc IPayoutVault
+    function release(PoolId pool, uint32 step, uint256 lockAmount, uint256 releaseAmount)
+        external
+        override
+        onlyJudge
+    {
         _free(pool, step, lockAmount, releaseAmount);
     }
 
     /// @inheritdoc IPayoutVault
-    function claim(PoolId pool, uint32 step, LeafOpening[] calldata openings) external override nonReentrant {
-        StepContext memory context = _finalized(pool, step);
-        uint256[] memory amounts = new uint256[](openings.length);
-        uint256 total = 0;
-        for (uint256 i = 0; i < openings.length; ++i) {
-            amounts[i] = _payable(pool, step, openings[i], context);
-            total += amounts[i];
-        }
-        _pay(pool, step, context.terms.payoutToken, total);
-        _free(pool, step, 0, openings.length * context.cap - total);
-
-        // Leaves are in order of provider, so one transfer mostly serves many.
-        IERC20 token = IERC20(context.terms.payoutToken);
-        uint256 due = 0;
-        for (uint256 i = 0; i < openings.length; ++i) {
-            address provider = openings[i].leaf.provider;
-            due += amounts[i];
-            if (i + 1 == openings.length || openings[i + 1].leaf.provider != provider) {
-                token.safeTransfer(provider, due);
-                due = 0;
-            }
-        }
+    function fine(PoolId pool, uint256 amount) external override onlyJudge {
+        Escrow storage escrow = _escrows[pool];
+        uint128 fined = uint128(Math.min(amount, escrow.free));
+        escrow.free -= fined;
+        escrow.locked += fined;
+        emit Fined(pool, fined);
     }
 
     /// @inheritdoc IPayoutVault
-    function forfeit(PoolId pool, uint32 step, LeafOpening calldata opening) external override {
-        StepContext memory context = _finalized(pool, step);
-        Submission calldata leaf = opening.leaf;
-        _checkAccepted(opening, context);
-        if (
-            leaf.pool == pool && leaf.step == step && leaf.slot < context.state.slots && leaf.provider != address(0)
-                && !_paidSlots[pool][step].get(leaf.slot)
-        ) revert LeafPayable(opening.index);
-        _settleLeaf(pool, step, opening.index);
-        _free(pool, step, context.cap, 0);
+    function takeBond(PoolId pool, address from, uint256 amount) external override onlyJudge nonReentrant {
+        _escrows[pool].bonded += amount.toUint128();
+        emit BondTaken(pool, from, amount);
+        _pull(pool, from, amount);
     }
 
     /// @inheritdoc IPayoutVault
-    function claimFee(PoolId pool, uint32 step, address provider) external override nonReentrant {
-        Phase phase = ledger.stepOf(pool, step).phase;
-        if (phase != Phase.Finalized) revert StepNotFinalized(pool, step, phase);
-        if (!ledger.hasVoted(pool, step, provider)) revert NotVoted(pool, step, provider);
-        if (isFeePaid[pool][step][provider]) revert FeeAlreadyPaid(pool, step, provider);
-        isFeePaid[pool][step][provider] = true;
+    function spendBond(PoolId pool, address provider, uint256 amount) external override onlyJudge {
+        Escrow storage escrow = _escrows[pool];
+        escrow.bonded -= amount.toUint128();
+        escrow.unclaimed += uint128(amount);
+        _credit(pool, provider, uint128(amount));
+        emit BondSpent(pool, provider, amount);
+    }
 
-        PoolTerms memory terms = registry.termsOf(pool);
-        _pay(pool, step, terms.payoutToken, terms.panelFee);
-        emit FeeClaimed(pool, step, provider, terms.panelFee);
-        IERC20(terms.payoutToken).safeTransfer(provider, terms.panelFee);
+    /// @inheritdoc IPayoutVault
+    function lockBond(PoolId pool, uint256 amount) external override onlyJudge {
+        Escrow storage escrow = _escrows[pool];
+        escrow.bonded -= amount.toUint128();
+        escrow.locked += uint128(amount);
+        emit BondLocked(pool, amount);
     }
 
     /// @inheritdoc IPayoutVault
@@ -188,45 +202,76 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IPayoutVault
+    function owedOf(PoolId pool) external view override returns (uint256 bonded, uint256 unclaimed) {
+        Escrow storage escrow = _escrows[pool];
+        return (escrow.bonded, escrow.unclaimed);
+    }
+
+    /// @inheritdoc IPayoutVault
+    function earningsOf(PoolId pool, address provider)
+        external
+        view
+        override
+        returns (uint256 earned, uint256 claimed)
+    {
+        Earnings storage earnings = _earnings[pool][provider];
+        return (earnings.earned, earnings.claimed);
+    }
+
+    /// @inheritdoc IPayoutVault
     function reservationOf(PoolId pool, uint32 step) external view override returns (uint256) {
         return _reservations[pool][step].remaining;
     }
 
-    /// @inheritdoc IPayoutVault
-    function isSlotPaid(PoolId pool, uint32 step, uint32 slot) external view override returns (bool) {
-        return _paidSlots[pool][step].get(slot);
-    }
-
-    /// @dev Marks a leaf and its slot as paid, and says how much.
-    function _payable(PoolId pool, uint32 step, LeafOpening calldata opening, StepContext memory context)
+    function _earnAll(PoolId pool, uint32 step, address[] calldata providers, uint256[] calldata amounts)
         private
-        returns (uint256 amount)
+        returns (uint256 total)
     {
-        Submission calldata leaf = opening.leaf;
-        if (leaf.pool != pool || leaf.step != step) revert LeafOfOtherStep(pool, step, leaf.pool, leaf.step);
-        if (leaf.slot >= context.state.slots) revert SlotOutOfRange(leaf.slot, context.state.slots);
-        _checkAccepted(opening, context);
-        BitMaps.BitMap storage paid = _paidSlots[pool][step];
-        if (paid.get(leaf.slot)) revert SlotAlreadyPaid(pool, step, leaf.slot);
-        paid.set(leaf.slot);
-        _settleLeaf(pool, step, opening.index);
-        amount = Pricing.payout(context.terms, leaf.units);
-        emit Claimed(pool, step, leaf.slot, leaf.provider, leaf.units, amount);
+        for (uint256 i = 0; i < providers.length; ++i) {
+            _earn(pool, step, providers[i], amounts[i]);
+            total += amounts[i];
+        }
     }
 
-    function _settleLeaf(PoolId pool, uint32 step, uint32 index) private {
-        BitMaps.BitMap storage settled = _settledLeaves[pool][step];
-        if (settled.get(index)) revert LeafSettled(pool, step, index);
-        settled.set(index);
+    /// @dev Adds to what a provider may claim; the money comes from a reservation.
+    function _earn(PoolId pool, uint32 step, address provider, uint256 amount) private {
+        if (amount == 0) return;
+        _credit(pool, provider, amount.toUint128());
+        emit Earned(pool, step, provider, amount);
     }
 
-    /// @dev Takes money out of a step's reservation and of the vault's books.
-    function _pay(PoolId pool, uint32 step, address token, uint256 amount) private {
+    /// @dev What is not claimed fits, since all money of a pool does. Lifetime sums of a token that is worth nothing may
+    /// not: they start anew rather than stop a settlement.
+    function _credit(PoolId pool, address provider, uint128 amount) private {
+        Earnings storage earnings = _earnings[pool][provider];
+        if (amount > type(uint128).max - earnings.earned) {
+            earnings.earned -= earnings.claimed;
+            earnings.claimed = 0;
+        }
+        earnings.earned += amount;
+    }
+
+    /// @dev Moves money of a step's reservation to what providers may claim.
+    function _spend(PoolId pool, uint32 step, uint256 amount) private {
         Reservation storage reservation = _reservations[pool][step];
-        reservation.remaining -= amount;
-        reservation.returnable = Math.min(reservation.returnable, reservation.remaining);
-        _escrows[pool].reserved -= amount;
-        tokenLiabilityOf[token] -= amount;
+        uint128 remaining = reservation.remaining - amount.toUint128();
+        reservation.remaining = remaining;
+        reservation.returnable = uint128(Math.min(reservation.returnable, remaining));
+        Escrow storage escrow = _escrows[pool];
+        escrow.reserved -= uint128(amount);
+        escrow.unclaimed += uint128(amount);
+    }
+
+    function _claim(PoolId pool, address provider) private returns (uint256 amount) {
+        Earnings storage earnings = _earnings[pool][provider];
+        amount = earnings.earned - earnings.claimed;
+        if (amount == 0) return 0;
+        address payee = stakes.payeeOf(pool, provider);
+
+        earnings.claimed = earnings.earned;
+        _escrows[pool].unclaimed -= uint128(amount);
+        emit Claimed(pool, provider, payee, amount);
+        _push(pool, payee, amount);
     }
 
     /// @dev Takes money out of a step's reservation and keeps it in the pool.
@@ -237,30 +282,33 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint256 returnable = Math.min(reservation.returnable, remaining);
         uint256 toFree = Math.min(releaseAmount, returnable);
         uint256 toLocked = lockAmount + releaseAmount - toFree;
-        reservation.remaining = remaining - releaseAmount;
-        reservation.returnable = Math.min(returnable - toFree, reservation.remaining);
+        remaining -= releaseAmount;
+        reservation.remaining = uint128(remaining);
+        reservation.returnable = uint128(Math.min(returnable - toFree, remaining));
         Escrow storage escrow = _escrows[pool];
-        escrow.reserved -= lockAmount + releaseAmount;
-        escrow.free += toFree;
-        escrow.locked += toLocked;
+        escrow.reserved -= uint128(lockAmount + releaseAmount);
+        escrow.free += uint128(toFree);
+        escrow.locked += uint128(toLocked);
         emit Released(pool, step, toFree, toLocked);
     }
 
-    function _finalized(PoolId pool, uint32 step) private view returns (StepContext memory context) {
-        context.state = ledger.stepOf(pool, step);
-        if (context.state.phase != Phase.Finalized) revert StepNotFinalized(pool, step, context.state.phase);
-        context.terms = registry.termsOf(pool);
-        context.outcomes = ledger.outcomesOf(pool, step);
-        context.cap = Pricing.slotCap(context.terms);
+    /// @dev The token must move exactly what is asked, or the books would not be covered. All money of a pool together
+    /// fits 128 bits, so moving it from place to place never overflows.
+    function _pull(PoolId pool, address from, uint256 amount) private {
+        Escrow storage escrow = _escrows[pool];
+        (uint256(escrow.free) + escrow.locked + escrow.reserved + escrow.bonded + escrow.unclaimed).toUint128();
+        if (escrow.token == address(0)) escrow.token = registry.partiesOf(pool).payoutToken;
+        IERC20 token = IERC20(escrow.token);
+        tokenLiabilityOf[address(token)] += amount;
+        uint256 before = token.balanceOf(address(this));
+        token.safeTransferFrom(from, address(this), amount);
+        uint256 received = token.balanceOf(address(this)) - before;
+        if (received != amount) revert TransferMismatch(received, amount);
     }
 
-    function _checkAccepted(LeafOpening calldata opening, StepContext memory context) private pure {
-        bytes32 hashOfLeaf = opening.leaf.hash();
-        StepState memory state = context.state;
-        if (!MerkleIndex.verify(state.submissionRoot, hashOfLeaf, opening.index, state.leafCount, opening.proof)) {
-            revert LeafNotCommitted(hashOfLeaf, opening.index);
-        }
-        Outcome outcome = Outcomes.outcomeAt(context.outcomes, opening.index);
-        if (outcome != Outcome.Accept) revert LeafNotAccepted(opening.index, outcome);
+    function _push(PoolId pool, address to, uint256 amount) private {
+        IERC20 token = IERC20(_escrows[pool].token);
+        tokenLiabilityOf[address(token)] -= amount;
+        token.safeTransfer(to, amount);
     }
 }

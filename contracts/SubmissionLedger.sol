@@ -3,26 +3,31 @@ pragma solidity 0.8.37;
 
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {BitMaps} from "@openzeppelin/contracts/utils/structs/BitMaps.sol";
 
 import {IPayoutVault} from "./interfaces/IPayoutVault.sol";
 import {IPoolRegistry} from "./interfaces/IPoolRegistry.sol";
 import {IStakeManager} from "./interfaces/IStakeManager.sol";
 import {ISubmissionLedger} from "./interfaces/ISubmissionLedger.sol";
+import {LeaseHash} from "./libraries/LeaseHash.sol";
 import {MerkleIndex} from "./libraries/MerkleIndex.sol";
-import {Outcomes} from "./libraries/Outcomes.sol";
-import {PanelDraw} from "./libraries/PanelDraw.sol";
 import {Pricing} from "./libraries/Pricing.sol";
 import {Seeds} from "./libraries/Seeds.sol";
 import {SubmissionHash} from "./libraries/SubmissionHash.sol";
-import {Outcome, Phase, Role} from "./types/Enums.sol";
+import {Phase, Role} from "./types/Enums.sol";
 import {PoolId} from "./types/Ids.sol";
-import {PoolTerms} from "./types/PoolTerms.sol";
+import {Parts} from "./types/Parts.sol";
+import {Fees, Offer, PanelRules, Rates, Windows, WorkRules} from "./types/PoolTerms.sol";
 import {StepState} from "./types/StepState.sol";
-import {LeafOpening, Submission} from "./types/Submission.sol";
+import {Lease, LeafOpening, PayTable, Submission, TakenSlot} from "./types/Submission.sol";
 
-/// @title The record of each step: policy, beacons, submissions, votes, outcomes.
-/// @dev Holds no money. The only contract that may slash and that may reserve or settle escrow.
+/// @title The record of each step: policy, seed beacon, slots, submissions.
+/// @dev Holds no money. The panel moves a step on from its committed root.
 contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient {
+    using BitMaps for BitMaps.BitMap;
+    using LeaseHash for Lease;
     using SubmissionHash for Submission;
 
     struct Progress {
@@ -31,47 +36,45 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         uint32 settledCount;
     }
 
-    struct Ballot {
-        bool cast;
-        bytes32 verdictRoot;
-        bytes32 evidenceRoot;
-        uint256[] words;
-    }
+    /// @notice Most providers of a step: what a settlement costs must stay far below what a transaction can.
+    uint256 public constant MAX_PROVIDERS = 256;
 
-    struct Panel {
-        uint32 votes;
-        address[] members;
-    }
+    uint256 private constant ENTRIES_PER_WORD = 5; // of a pay table
 
     IPoolRegistry public immutable registry;
     IStakeManager public immutable stakes;
     IPayoutVault public immutable vault;
+    address public immutable panel;
 
     mapping(PoolId pool => Progress) private _progress;
     mapping(PoolId pool => mapping(uint32 policyStep => bytes32)) private _policyRoots;
     mapping(PoolId pool => mapping(uint32 step => StepState)) private _steps;
-    mapping(PoolId pool => mapping(uint32 step => Panel)) private _panels;
-    mapping(PoolId pool => mapping(uint32 step => mapping(address provider => Ballot))) private _ballots;
-    mapping(PoolId pool => mapping(uint32 step => uint256[])) private _outcomes;
+    mapping(PoolId pool => mapping(uint32 step => mapping(uint32 slot => TakenSlot))) private _taken;
+    mapping(PoolId pool => mapping(uint32 step => mapping(address provider => bool))) private _hasTaken;
+    mapping(PoolId pool => mapping(uint32 step => uint256)) private _overlapsPaid;
+    mapping(PoolId pool => mapping(uint32 step => BitMaps.BitMap)) private _overlaps;
 
-    /// @notice An address is zero.
-    error AddressZero();
-
-    constructor(IPoolRegistry registry_, IStakeManager stakes_, IPayoutVault vault_) EIP712("Stannary", "1") {
-        if (address(registry_) == address(0) || address(stakes_) == address(0) || address(vault_) == address(0)) {
-            revert AddressZero();
-        }
-        registry = registry_;
-        stakes = stakes_;
-        vault = vault_;
+    modifier onlyPanel() {
+        if (msg.sender != panel) revert NotPanel(msg.sender);
+        _;
     }
+
+    constructor(Parts memory parts) EIP712("Stannary", "1") {
+        parts.checkParts();
+        registry = IPoolRegistry(parts.registry);
+        stakes = IStakeManager(parts.stakes);
+        vault = IPayoutVault(parts.vault);
+        panel = parts.panel;
+    }
+
+    // -- policies and steps
 
     /// @inheritdoc ISubmissionLedger
     function publishPolicy(PoolId pool, uint32 policyStep, bytes32 policyRoot, bytes32 consumedRoot)
         external
         override
     {
-        _checkTrainer(pool, registry.termsOf(pool).trainer);
+        _checkTrainer(pool, _offer(pool, registry.currentOffer(pool)));
         Progress storage progress = _progress[pool];
         if (policyStep != progress.policyCount) revert NotNext(policyStep, progress.policyCount);
         if (policyRoot == bytes32(0)) revert RootZero();
@@ -82,26 +85,18 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
     /// @inheritdoc ISubmissionLedger
     function openStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots) external override nonReentrant {
-        PoolTerms memory terms = registry.termsOf(pool);
-        _checkTrainer(pool, terms.trainer);
-        Progress storage progress = _progress[pool];
-        if (step != progress.stepCount) revert NotNext(step, progress.stepCount);
-        if (policyStep >= progress.policyCount) revert UnknownPolicy(pool, policyStep);
-        if (policyStep > step) revert PolicyAhead(policyStep, step);
-        if (step - policyStep > terms.maxLag) revert LagTooHigh(step - policyStep, terms.maxLag);
-        if (slots == 0 || slots > terms.maxSlots) revert CountOutOfRange(slots, terms.maxSlots);
-        _checkEligible(pool, terms);
+        uint32 number = registry.currentOffer(pool);
+        Offer memory offer = _offer(pool, number);
+        _checkTrainer(pool, offer);
+        if (registry.isPaused(pool)) revert PoolIsPaused(pool);
+        WorkRules memory work = _work(pool);
+        PanelRules memory rules = _panelRules(pool);
+        _checkOpening(pool, step, policyStep, slots, work);
+        _checkEligible(pool, uint256(rules.panelSize) + rules.jurySize);
 
-        ++progress.stepCount;
-        StepState storage state = _steps[pool][step];
-        state.phase = Phase.Open;
-        state.policyStep = policyStep;
-        state.slots = slots;
-        state.openedBlock = uint64(block.number);
-        state.openedAt = uint64(block.timestamp);
-        state.seedBlock = uint64(block.number) + terms.beaconDelayBlocks;
-        emit StepOpened(pool, step, policyStep, slots, state.seedBlock);
-        vault.reserve(pool, step, slots * Pricing.slotCap(terms) + terms.panelSize * uint256(terms.panelFee));
+        _startStep(pool, step, policyStep, slots, number);
+        uint256 highest = uint256(slots) + work.reservedSlots;
+        vault.reserve(pool, step, Pricing.stepCost(Pricing.rates(offer, work), _fees(pool), rules, highest));
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -109,167 +104,193 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         StepState storage state = _inPhase(pool, step, Phase.Open);
         bytes32 blockHash = _beaconHash(state.seedBlock);
         if (blockHash == bytes32(0)) {
-            state.seedBlock = uint64(block.number) + registry.termsOf(pool).beaconDelayBlocks;
-            emit BeaconRedrawn(pool, step, false, state.seedBlock);
+            state.seedBlock = _redrawBeacon(pool, step, false);
             return;
         }
         state.phase = Phase.Seeded;
-        state.seededAt = uint64(block.timestamp);
+        state.seededAt = _clock(pool);
         state.seedBeacon = Seeds.beacon(Seeds.SEED_BEACON_TAG, address(this), pool, step, blockHash);
-        emit SeedBeaconSealed(pool, step, state.seedBeacon);
+        emit SeedBeaconSealed(pool, step, state.seedBeacon, msg.sender);
+        vault.pay(pool, step, msg.sender, _fees(pool).sealFee);
+    }
+
+    // -- slots taken on chain
+
+    /// @inheritdoc ISubmissionLedger
+    function takeSlot(PoolId pool, uint32 step) external override nonReentrant returns (uint32 slot) {
+        StepState storage state = _collecting(pool, step);
+        if (registry.isPaused(pool)) revert PoolIsPaused(pool);
+        Windows memory windows = _windows(pool);
+        uint48 time = _clock(pool);
+        if (time >= state.seededAt + windows.takeSeconds) {
+            revert DeadlinePassed(state.seededAt + windows.takeSeconds, time);
+        }
+        uint32 reserved = _work(pool).reservedSlots;
+        if (state.taken >= reserved) revert SlotsAllTaken(pool, step, reserved);
+        address provider = _providerOf(msg.sender);
+        if (!_isAtWork(pool, provider, state.openedBlock)) revert NotEligible(pool, msg.sender);
+        if (_hasTaken[pool][step][provider]) revert SlotTakenBefore(pool, step, provider);
+
+        slot = state.slots + state.taken++;
+        uint64 beaconBlock = uint64(block.number) + windows.beaconDelayBlocks;
+        _hasTaken[pool][step][provider] = true;
+        TakenSlot storage taken = _taken[pool][step][slot];
+        taken.provider = provider;
+        taken.takenAt = time;
+        taken.beaconBlock = uint32(beaconBlock);
+        emit SlotTaken(pool, step, slot, provider, beaconBlock);
+        vault.takeBond(pool, msg.sender, ratesOf(pool, step).slotCap);
     }
 
     /// @inheritdoc ISubmissionLedger
-    function commitRoot(PoolId pool, uint32 step, bytes32 submissionRoot, uint32 leafCount, bytes32 slotTableRoot)
-        external
-        override
-    {
+    function sealTakenSlot(PoolId pool, uint32 step, uint32 slot) external override {
+        _collecting(pool, step);
+        TakenSlot storage taken = _taken[pool][step][slot];
+        if (taken.provider == address(0) || taken.beacon != bytes32(0)) {
+            revert NotTakenSlot(pool, step, slot, taken.provider);
+        }
+        bytes32 blockHash = _beaconHash(taken.beaconBlock);
+        if (blockHash == bytes32(0)) revert BeaconLapsed(taken.beaconBlock, block.number);
+        taken.beacon = Seeds.takenBeacon(address(this), pool, step, slot, blockHash);
+        emit TakenSlotSealed(pool, step, slot, taken.beacon);
+    }
+
+    /// @inheritdoc ISubmissionLedger
+    function deliverTaken(
+        PoolId pool,
+        uint32 step,
+        Submission calldata leaf,
+        bytes calldata signature,
+        string calldata location
+    ) external override {
+        _collecting(pool, step);
+        bytes32 hashOfLeaf = _checkTakenLeaf(pool, step, leaf);
+        _checkSignature(leaf.node, hashOfLeaf, signature);
+        TakenSlot storage taken = _taken[pool][step][leaf.slot];
+        taken.leafHash = hashOfLeaf;
+        taken.units = leaf.units;
+        emit TakenSlotDelivered(pool, step, leaf.provider, leaf, signature, location);
+        vault.spendBond(pool, leaf.provider, ratesOf(pool, step).slotCap);
+    }
+
+    // -- submissions
+
+    /// @inheritdoc ISubmissionLedger
+    function commitRoot(
+        PoolId pool,
+        uint32 step,
+        bytes32 submissionRoot,
+        bytes32 slotTableRoot,
+        PayTable calldata payTable
+    ) external override {
         StepState storage state = _inPhase(pool, step, Phase.Seeded);
-        PoolTerms memory terms = registry.termsOf(pool);
-        if (msg.sender != terms.coordinator) revert NotCoordinator(pool, msg.sender, terms.coordinator);
-        uint256 deadline = _commitDeadline(state, terms);
-        if (block.timestamp > deadline) revert DeadlinePassed(deadline, block.timestamp);
+        address coordinator = _offer(pool, state.offer).coordinator;
+        if (msg.sender != coordinator) revert NotCoordinator(pool, msg.sender, coordinator);
+        Windows memory windows = _windows(pool);
+        uint48 time = _clock(pool);
+        uint64 deadline = _commitDeadline(state, windows);
+        if (time >= deadline) revert DeadlinePassed(deadline, time);
         if (submissionRoot == bytes32(0)) revert RootZero();
-        if (leafCount == 0 || leafCount > state.slots) revert CountOutOfRange(leafCount, state.slots);
+        uint256 slots = state.slots;
+        uint256 providers = payTable.providers.length;
+        if (providers == 0 || providers > MAX_PROVIDERS) revert CountOutOfRange(providers, MAX_PROVIDERS);
+        if (payTable.totals.length != providers) revert CountOutOfRange(payTable.totals.length, providers);
+        uint256 words = (slots + ENTRIES_PER_WORD - 1) / ENTRIES_PER_WORD;
+        if (payTable.words.length != words) revert CountOutOfRange(payTable.words.length, words);
 
         state.phase = Phase.Committed;
-        state.leafCount = leafCount;
-        state.auditBlock = uint64(block.number) + terms.beaconDelayBlocks;
-        state.committedAt = uint64(block.timestamp);
+        // While a slot can still be taken or delivered, nobody must know the panel.
+        if (_work(pool).reservedSlots == 0) state.auditBlock = uint48(block.number) + windows.beaconDelayBlocks;
+        state.committedAt = time;
         state.submissionRoot = submissionRoot;
-        state.slotTableRoot = slotTableRoot;
-        emit RootCommitted(pool, step, submissionRoot, leafCount, slotTableRoot, state.auditBlock);
-    }
-
-    /// @inheritdoc ISubmissionLedger
-    function sealAuditBeacon(PoolId pool, uint32 step) external override {
-        StepState storage state = _inPhase(pool, step, Phase.Committed);
-        bytes32 blockHash = _beaconHash(state.auditBlock);
-        PoolTerms memory terms = registry.termsOf(pool);
-        if (blockHash == bytes32(0)) {
-            state.auditBlock = uint64(block.number) + terms.beaconDelayBlocks;
-            emit BeaconRedrawn(pool, step, true, state.auditBlock);
-            return;
-        }
-        bytes32 beacon = Seeds.beacon(Seeds.AUDIT_BEACON_TAG, address(this), pool, step, blockHash);
-        (address[] memory candidates, uint256[] memory weights,) = _candidates(pool, terms, state.openedBlock - 1);
-        address[] memory members = PanelDraw.draw(candidates, weights, beacon, terms.panelSize);
-
-        state.phase = Phase.Audited;
-        state.auditedAt = uint64(block.timestamp);
-        state.auditBeacon = beacon;
-        _panels[pool][step].members = members;
-        emit AuditBeaconSealed(pool, step, beacon, members);
-    }
-
-    /// @inheritdoc ISubmissionLedger
-    function vote(PoolId pool, uint32 step, bytes calldata outcomes, bytes32 verdictRoot, bytes32 evidenceRoot)
-        external
-        override
-    {
-        StepState storage state = _inPhase(pool, step, Phase.Audited);
-        uint256 deadline = uint256(state.auditedAt) + registry.termsOf(pool).voteSeconds;
-        if (block.timestamp > deadline) revert DeadlinePassed(deadline, block.timestamp);
-        address provider = stakes.providerOf(msg.sender);
-        Panel storage panel = _panels[pool][step];
-        if (!_isMember(panel.members, provider)) revert NotPanelMember(pool, step, msg.sender, provider);
-        Ballot storage ballot = _ballots[pool][step][provider];
-        if (ballot.cast) revert AlreadyVoted(pool, step, provider);
-
-        ballot.cast = true;
-        ballot.verdictRoot = verdictRoot;
-        ballot.evidenceRoot = evidenceRoot;
-        ballot.words = Outcomes.toWords(outcomes, state.leafCount);
-        if (++panel.votes == panel.members.length) state.votedAt = uint64(block.timestamp);
-        emit Voted(pool, step, provider, msg.sender, outcomes, verdictRoot, evidenceRoot);
-    }
-
-    /// @inheritdoc ISubmissionLedger
-    function finalize(PoolId pool, uint32 step) external override nonReentrant {
-        StepState storage state = _inPhase(pool, step, Phase.Audited);
-        PoolTerms memory terms = registry.termsOf(pool);
-        uint256 decidedAt = state.votedAt != 0 ? state.votedAt : uint256(state.auditedAt) + terms.voteSeconds;
-        if (block.timestamp < decidedAt + terms.challengeSeconds) {
-            revert TooEarly(decidedAt + terms.challengeSeconds, block.timestamp);
-        }
-        Outcomes.Result memory result = _count(pool, step, state.leafCount, terms.quorum);
-
-        state.phase = Phase.Finalized;
-        _markSettled(pool, step, state);
-        _outcomes[pool][step] = result.words;
-        emit StepFinalized(
-            pool,
-            step,
-            result.accepted,
-            result.rejected,
-            result.faulted,
-            state.leafCount - result.accepted - result.rejected - result.faulted
-        );
-        uint256 cap = Pricing.slotCap(terms);
-        uint256 unvoted = terms.panelSize - _panels[pool][step].votes;
-        vault.settle(
-            pool,
-            step,
-            (state.leafCount - result.accepted) * cap,
-            (state.slots - state.leafCount) * cap + unvoted * terms.panelFee
-        );
+        state.payTableHash = keccak256(abi.encode(payTable));
+        emit RootCommitted(pool, step, submissionRoot, slotTableRoot, payTable, state.auditBlock);
     }
 
     /// @inheritdoc ISubmissionLedger
     function cancelStep(PoolId pool, uint32 step) external override nonReentrant {
         StepState storage state = _inPhase(pool, step, Phase.Seeded);
-        uint256 deadline = _commitDeadline(state, registry.termsOf(pool));
-        if (block.timestamp <= deadline) revert TooEarly(deadline + 1, block.timestamp);
+        uint64 deadline = _commitDeadline(state, _windows(pool));
+        uint48 time = _clock(pool);
+        if (time < deadline) revert TooEarly(deadline, time);
 
         state.phase = Phase.Cancelled;
-        _markSettled(pool, step, state);
+        _markSettled(pool, step, state, time);
         emit StepCancelled(pool, step);
-        vault.settle(pool, step, 0, vault.reservationOf(pool, step));
+        vault.settle(pool, step, new address[](0), new uint256[](0), 0, 0);
+        // It was the coordinator that failed: bonds of undelivered slots go back.
+        uint256 bond = ratesOf(pool, step).slotCap;
+        for (uint32 slot = state.slots; slot < state.slots + state.taken; ++slot) {
+            TakenSlot storage taken = _taken[pool][step][slot];
+            if (taken.leafHash == bytes32(0)) vault.spendBond(pool, taken.provider, bond);
+        }
+    }
+
+    // -- leases given twice
+
+    /// @inheritdoc ISubmissionLedger
+    function proveOverlap(
+        Lease calldata first,
+        bytes calldata firstSignature,
+        Lease calldata second,
+        bytes calldata secondSignature
+    ) external override {
+        (PoolId pool, uint32 step, uint32 slot) = (first.pool, first.step, first.slot);
+        if (
+            second.pool != pool || second.step != step || second.slot != slot || second.provider == first.provider
+                || first.validFrom > second.validFrom || second.validFrom >= first.validUntil
+        ) revert LeasesDoNotOverlap();
+        StepState storage state = _steps[pool][step];
+        if (state.phase < Phase.Seeded || state.phase >= Phase.Finalized) {
+            revert WrongPhase(pool, step, state.phase, Phase.Seeded);
+        }
+        address coordinator = _offer(pool, state.offer).coordinator;
+        _checkSignature(coordinator, first.hash(), firstSignature);
+        _checkSignature(coordinator, second.hash(), secondSignature);
+        if (_overlaps[pool][step].get(slot)) revert OverlapKnown(pool, step, slot);
+        uint256 left = _fees(pool).leaseBond - _overlapsPaid[pool][step];
+        uint256 amount = Math.min(ratesOf(pool, step).slotCap, left);
+        if (amount == 0) revert LeaseBondSpent(pool, step);
+
+        _overlaps[pool][step].set(slot);
+        _overlapsPaid[pool][step] += amount;
+        emit OverlapProved(pool, step, slot, second.provider, amount);
+        vault.pay(pool, step, second.provider, amount);
+    }
+
+    // -- for the panel
+
+    /// @inheritdoc ISubmissionLedger
+    function markAudited(PoolId pool, uint32 step, bytes32 auditBeacon) external override onlyPanel {
+        StepState storage state = _inPhase(pool, step, Phase.Committed);
+        state.phase = Phase.Audited;
+        state.auditBeacon = auditBeacon;
     }
 
     /// @inheritdoc ISubmissionLedger
-    function slashLeaf(PoolId pool, uint32 step, LeafOpening calldata opening) external override nonReentrant {
-        StepState storage state = _inPhase(pool, step, Phase.Finalized);
-        Submission calldata leaf = opening.leaf;
-        if (leaf.pool != pool || leaf.step != step) revert LeafOfOtherStep(pool, step, leaf.pool, leaf.step);
-        bytes32 hashOfLeaf = leaf.hash();
-        if (!MerkleIndex.verify(state.submissionRoot, hashOfLeaf, opening.index, state.leafCount, opening.proof)) {
-            revert LeafNotCommitted(hashOfLeaf, opening.index);
+    function drawAuditBlock(PoolId pool, uint32 step) external override onlyPanel {
+        StepState storage state = _inPhase(pool, step, Phase.Committed);
+        if (state.auditBlock != 0) {
+            state.auditBlock = _redrawBeacon(pool, step, true);
+            return;
         }
-        Outcome outcome = Outcomes.inWord(_outcomes[pool][step][opening.index / 128], opening.index);
-        if (outcome != Outcome.Fault) revert LeafNotFaulted(opening.index, outcome);
-        uint256 amount = stakes.slash(
-            pool, Role.Worker, leaf.provider, registry.termsOf(pool).faultSlashBps, _offence(hashOfLeaf)
-        );
-        emit LeafSlashed(pool, step, opening.index, leaf.provider, hashOfLeaf, amount);
+        state.auditBlock = uint48(block.number) + _windows(pool).beaconDelayBlocks;
+        emit AuditBlockDrawn(pool, step, state.auditBlock);
     }
+
+    /// @inheritdoc ISubmissionLedger
+    function markFinalized(PoolId pool, uint32 step, bytes32 outcomesHash) external override onlyPanel {
+        StepState storage state = _inPhase(pool, step, Phase.Audited);
+        state.phase = Phase.Finalized;
+        state.outcomesHash = outcomesHash;
+        _markSettled(pool, step, state, _clock(pool));
+    }
+
+    // -- views
 
     /// @inheritdoc ISubmissionLedger
     function stepOf(PoolId pool, uint32 step) external view override returns (StepState memory) {
         return _steps[pool][step];
-    }
-
-    /// @inheritdoc ISubmissionLedger
-    function panelOf(PoolId pool, uint32 step) external view override returns (address[] memory) {
-        return _panels[pool][step].members;
-    }
-
-    /// @inheritdoc ISubmissionLedger
-    function voteOf(PoolId pool, uint32 step, address provider)
-        external
-        view
-        override
-        returns (bytes memory outcomes, bytes32 verdictRoot, bytes32 evidenceRoot)
-    {
-        Ballot storage ballot = _ballots[pool][step][provider];
-        if (!ballot.cast) return (outcomes, bytes32(0), bytes32(0));
-        outcomes = Outcomes.toBytes(ballot.words, _steps[pool][step].leafCount);
-        return (outcomes, ballot.verdictRoot, ballot.evidenceRoot);
-    }
-
-    /// @inheritdoc ISubmissionLedger
-    function hasVoted(PoolId pool, uint32 step, address provider) external view override returns (bool) {
-        return _ballots[pool][step][provider].cast;
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -294,15 +315,32 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     }
 
     /// @inheritdoc ISubmissionLedger
-    function outcomeOf(PoolId pool, uint32 step, uint32 index) external view override returns (Outcome) {
-        StepState storage state = _inPhase(pool, step, Phase.Finalized);
-        if (index >= state.leafCount) revert IndexOutOfRange(index, state.leafCount);
-        return Outcomes.inWord(_outcomes[pool][step][index / 128], index);
+    function takenSlotOf(PoolId pool, uint32 step, uint32 slot) external view override returns (TakenSlot memory) {
+        return _taken[pool][step][slot];
     }
 
     /// @inheritdoc ISubmissionLedger
-    function outcomesOf(PoolId pool, uint32 step) external view override returns (uint256[] memory) {
-        return _outcomes[pool][step];
+    function auditFrom(PoolId pool, uint32 step) external view override returns (uint64 earliest) {
+        StepState storage state = _steps[pool][step];
+        if (_work(pool).reservedSlots == 0) return state.committedAt;
+        Windows memory windows = _windows(pool);
+        earliest = state.seededAt + windows.takeSeconds;
+        if (earliest < state.committedAt) earliest = state.committedAt;
+        for (uint32 slot = state.slots; slot < state.slots + state.taken; ++slot) {
+            TakenSlot storage taken = _taken[pool][step][slot];
+            uint64 deadline = taken.takenAt + windows.leaseSeconds;
+            if (taken.leafHash == bytes32(0) && deadline > earliest) earliest = deadline;
+        }
+    }
+
+    /// @inheritdoc ISubmissionLedger
+    function ratesOf(PoolId pool, uint32 step) public view override returns (Rates memory) {
+        return Pricing.rates(_offer(pool, _steps[pool][step].offer), _work(pool));
+    }
+
+    /// @inheritdoc ISubmissionLedger
+    function finalizedAtOf(PoolId pool, uint32 step) external view override returns (uint64) {
+        return _steps[pool][step].finalizedAt;
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -316,79 +354,163 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     }
 
     /// @inheritdoc ISubmissionLedger
-    function isSlashed(bytes32 hashOfLeaf) external view override returns (bool) {
-        return stakes.isSlashed(_offence(hashOfLeaf));
+    function leaseDigest(Lease calldata lease) external view override returns (bytes32) {
+        return _hashTypedDataV4(lease.hash());
     }
 
-    /// @dev Settling in order lets an exit wait for one number instead of a list of steps.
-    function _markSettled(PoolId pool, uint32 step, StepState storage state) private {
-        Progress storage progress = _progress[pool];
-        if (step != progress.settledCount) revert EarlierStepUnsettled(pool, step, progress.settledCount);
-        ++progress.settledCount;
-        state.finalizedAt = uint64(block.timestamp);
+    /// @inheritdoc ISubmissionLedger
+    function checkLeaf(PoolId pool, uint32 step, LeafOpening calldata opening) public view override returns (bytes32) {
+        Submission calldata leaf = opening.leaf;
+        StepState storage state = _steps[pool][step];
+        if (leaf.pool != pool || leaf.step != step) revert LeafOfOtherStep(pool, step, leaf.pool, leaf.step);
+        bytes32 hashOfLeaf = leaf.hash();
+        bool isCommitted = leaf.slot < state.slots
+            ? MerkleIndex.verify(state.submissionRoot, hashOfLeaf, leaf.slot, state.slots, opening.proof)
+            : _taken[pool][step][leaf.slot].leafHash == hashOfLeaf;
+        if (!isCommitted) revert LeafNotCommitted(hashOfLeaf, leaf.slot);
+        return hashOfLeaf;
     }
 
-    function _checkTrainer(PoolId pool, address trainer) private view {
-        if (msg.sender != trainer) revert NotTrainer(pool, msg.sender, trainer);
+    // -- inside: opening
+
+    function _checkTrainer(PoolId pool, Offer memory offer) private view {
+        if (msg.sender != offer.trainer) revert NotTrainer(pool, msg.sender, offer.trainer);
         if (!registry.isOpen(pool)) revert PoolIsClosed(pool);
     }
 
-    function _checkEligible(PoolId pool, PoolTerms memory terms) private view {
-        (,, uint256 eligible) = _candidates(pool, terms, block.number - 1);
-        if (eligible < terms.panelSize) revert ValidatorsTooFew(pool, eligible, terms.panelSize);
-    }
-
-    function _candidates(PoolId pool, PoolTerms memory terms, uint256 blockNumber)
+    function _checkOpening(PoolId pool, uint32 step, uint32 policyStep, uint32 slots, WorkRules memory work)
         private
         view
-        returns (address[] memory candidates, uint256[] memory weights, uint256 eligible)
     {
-        (candidates, weights) = stakes.validatorStakesAt(pool, blockNumber);
-        for (uint256 i = 0; i < weights.length; ++i) {
-            if (weights[i] < terms.minValidatorStake) weights[i] = 0;
-            else ++eligible;
+        Progress memory progress = _progress[pool];
+        if (step != progress.stepCount) revert NotNext(step, progress.stepCount);
+        if (policyStep >= progress.policyCount) revert UnknownPolicy(pool, policyStep);
+        if (policyStep > step) revert PolicyAhead(policyStep, step);
+        if (step - policyStep > work.maxLag) revert LagTooHigh(step - policyStep, work.maxLag);
+        if (slots == 0 || slots > work.maxSlots) revert CountOutOfRange(slots, work.maxSlots);
+        uint256 unsettled = progress.stepCount - progress.settledCount;
+        if (unsettled >= work.maxOpenSteps) revert StepsTooMany(pool, unsettled, work.maxOpenSteps);
+    }
+
+    function _startStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots, uint32 offer) private {
+        ++_progress[pool].stepCount;
+        StepState storage state = _steps[pool][step];
+        state.phase = Phase.Open;
+        state.policyStep = policyStep;
+        state.slots = slots;
+        state.offer = offer;
+        state.openedBlock = uint48(block.number);
+        state.seedBlock = uint48(block.number) + _windows(pool).beaconDelayBlocks;
+        emit StepOpened(pool, step, policyStep, slots, offer, state.seedBlock);
+    }
+
+    /// @dev Counted now; the draw itself weighs by the block before.
+    function _checkEligible(PoolId pool, uint256 needed) private view {
+        uint256 eligible = stakes.eligibleValidatorsOf(pool);
+        if (eligible < needed) revert ValidatorsTooFew(pool, eligible, needed);
+    }
+
+    /// @dev A beacon that nobody sealed costs the pool a slot's price: letting it lapse must not be a free second draw.
+    function _redrawBeacon(PoolId pool, uint32 step, bool isAudit) private returns (uint48 beaconBlock) {
+        beaconBlock = uint48(block.number) + _windows(pool).beaconDelayBlocks;
+        emit BeaconRedrawn(pool, step, isAudit, beaconBlock);
+        vault.fine(pool, ratesOf(pool, step).slotCap);
+    }
+
+    // -- inside: slots taken on chain
+
+    /// @dev Whether a worker's stake counted before the step and counts now.
+    function _isAtWork(PoolId pool, address provider, uint64 openedBlock) private view returns (bool) {
+        return stakes.activeStakeAt(pool, Role.Worker, provider, openedBlock - 1) != 0
+            && stakes.activeStakeOf(pool, Role.Worker, provider) != 0;
+    }
+
+    function _checkTakenLeaf(PoolId pool, uint32 step, Submission calldata leaf) private view returns (bytes32) {
+        TakenSlot storage taken = _taken[pool][step][leaf.slot];
+        if (taken.beacon == bytes32(0) || taken.leafHash != bytes32(0) || leaf.provider != taken.provider) {
+            revert NotTakenSlot(pool, step, leaf.slot, leaf.provider);
+        }
+        uint64 deadline = taken.takenAt + _windows(pool).leaseSeconds;
+        uint48 time = _clock(pool);
+        if (time >= deadline) revert DeadlinePassed(deadline, time);
+        if (
+            leaf.pool != pool || leaf.step != step
+                || leaf.leaseHash != Seeds.takenLease(address(this), pool, step, leaf.slot, leaf.provider)
+                || _providerOf(leaf.node) != leaf.provider
+        ) revert LeafNotOfSlot(pool, step, leaf.slot, leaf.provider);
+        return leaf.hash();
+    }
+
+    /// @dev Of an EIP-712 struct in this contract's domain.
+    function _checkSignature(address signer, bytes32 structHash, bytes calldata signature) private view {
+        if (!SignatureChecker.isValidSignatureNow(signer, _hashTypedDataV4(structHash), signature)) {
+            revert SignatureInvalid(signer);
         }
     }
 
-    function _count(PoolId pool, uint32 step, uint32 leafCount, uint32 quorum)
-        private
-        view
-        returns (Outcomes.Result memory)
-    {
-        Panel storage panel = _panels[pool][step];
-        uint256[][] memory votes = new uint256[][](panel.votes);
-        uint256 filled = 0;
-        for (uint256 i = 0; i < panel.members.length; ++i) {
-            Ballot storage ballot = _ballots[pool][step][panel.members[i]];
-            if (ballot.cast) votes[filled++] = ballot.words;
-        }
-        return Outcomes.tally(votes, (leafCount + 127) / 128, quorum);
+
+    // -- inside: settlement
+
+    /// @dev Settling in order lets an exit wait for one number instead of a list of steps.
+    function _markSettled(PoolId pool, uint32 step, StepState storage state, uint48 time) private {
+        Progress storage progress = _progress[pool];
+        if (step != progress.settledCount) revert EarlierStepUnsettled(pool, step, progress.settledCount);
+        ++progress.settledCount;
+        state.finalizedAt = time;
     }
+
+    // -- inside: the other contracts, each call in one place
+
+    function _windows(PoolId pool) private view returns (Windows memory) {
+        return registry.windowsOf(pool);
+    }
+
+    function _clock(PoolId pool) private view returns (uint48) {
+        return uint48(registry.clockOf(pool));
+    }
+
+    function _offer(PoolId pool, uint32 number) private view returns (Offer memory) {
+        return registry.offerOf(pool, number);
+    }
+
+    function _work(PoolId pool) private view returns (WorkRules memory) {
+        return registry.workRulesOf(pool);
+    }
+
+    function _panelRules(PoolId pool) private view returns (PanelRules memory) {
+        return registry.panelRulesOf(pool);
+    }
+
+    function _fees(PoolId pool) private view returns (Fees memory) {
+        return registry.feesOf(pool);
+    }
+
+    function _providerOf(address account) private view returns (address) {
+        return stakes.providerOf(account);
+    }
+
+    // -- inside: phases and time
 
     function _inPhase(PoolId pool, uint32 step, Phase expected) private view returns (StepState storage state) {
         state = _steps[pool][step];
         if (state.phase != expected) revert WrongPhase(pool, step, state.phase, expected);
     }
 
+    /// @dev Seeded, or committed: the coordinator's haste must not cut off who takes a slot.
+    function _collecting(PoolId pool, uint32 step) private view returns (StepState storage state) {
+        state = _steps[pool][step];
+        if (state.phase != Phase.Seeded && state.phase != Phase.Committed) {
+            revert WrongPhase(pool, step, state.phase, Phase.Seeded);
+        }
+    }
+
+    function _commitDeadline(StepState storage state, Windows memory windows) private view returns (uint64) {
+        return state.seededAt + windows.collectSeconds + windows.leaseSeconds;
+    }
+
     /// @dev Zero when the chain has forgotten the hash (256 blocks on).
     function _beaconHash(uint64 beaconBlock) private view returns (bytes32) {
         if (block.number <= beaconBlock) revert BeaconNotReady(beaconBlock, block.number);
         return blockhash(beaconBlock);
-    }
-
-    function _commitDeadline(StepState storage state, PoolTerms memory terms) private view returns (uint256) {
-        return uint256(state.seededAt) + terms.collectSeconds + terms.leaseSeconds;
-    }
-
-    function _isMember(address[] storage members, address provider) private view returns (bool) {
-        uint256 size = members.length;
-        for (uint256 i = 0; i < size; ++i) {
-            if (members[i] == provider) return true;
-        }
-        return false;
-    }
-
-    function _offence(bytes32 hashOfLeaf) private pure returns (bytes32) {
-        return keccak256(abi.encode(hashOfLeaf));
     }
 }

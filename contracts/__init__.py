@@ -10,7 +10,16 @@ from typing import Any, Literal, cast, get_args
 
 __all__ = ["CONTRACT_NAMES", "ContractName", "abi", "bytecode"]
 
-ContractName = Literal["MockToken", "StakeManager", "PoolRegistry", "SubmissionLedger", "PayoutVault"]
+ContractName = Literal[
+    "MockToken",
+    "StakeManager",
+    "PoolRegistry",
+    "SubmissionLedger",
+    "PayoutVault",
+    "DisputeCourt",
+    "VotingPanel",
+    "PlantedFaults",
+]
 
 CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
 """In the order in which one account must create them (see contracts/README.md)."""

@@ -5,7 +5,16 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import hre from "hardhat";
 
-const NAMES = ["MockToken", "PoolRegistry", "StakeManager", "SubmissionLedger", "PayoutVault"];
+const NAMES = [
+  "MockToken",
+  "StakeManager",
+  "PoolRegistry",
+  "SubmissionLedger",
+  "PayoutVault",
+  "DisputeCourt",
+  "VotingPanel",
+  "PlantedFaults",
+];
 const here = path.dirname(fileURLToPath(import.meta.url));
 const abiFolder = path.join(here, "abi");
 
@@ -27,7 +36,7 @@ async function sourceHash() {
   return hash.digest("hex");
 }
 
-await hre.tasks.getTask("build").run({ force: true, quiet: true });
+await hre.tasks.getTask("build").run({ force: true, quiet: true, noTests: true });
 const solc = hre.config.solidity.profiles.default.compilers[0].version;
 const sources = await sourceHash();
 const stale = [];

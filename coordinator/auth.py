@@ -127,7 +127,7 @@ def _verify(desk: Desk, request: Request, body: Hash) -> Caller:
 
     def admit(session: Session) -> Caller | None:
         provider = queries.provider_of(session, address)
-        if provider is None and address != desk.terms.trainer:
+        if provider is None and address != queries.trainer(session):
             raise Refused("request", status=401, reason=f"{address} is no node of a provider with stake here")
         expires_at = int(now) + 2 * signing.MAX_CLOCK_SKEW_S + 1  # times are compared in whole seconds
         is_new = queries.take_nonce(session, address, nonce, now, expires_at)

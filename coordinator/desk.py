@@ -18,7 +18,7 @@ from coordinator.tick import WaitBoard
 from stannary.chain import PoolTerms
 from stannary.errors import Refused, Unavailable
 from stannary.structs import Domain
-from stannary.types import Address, Hash, PoolId
+from stannary.types import Address, Hash, PoolId, parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Desk:
     domain: Domain
     pool: PoolId
     terms: PoolTerms
+    """As the pool was created; what an offer changes is read for each step."""
     account: LocalAccount
     """The key of the pool's coordinator: signs leases and receipts."""
     store: Store
@@ -42,7 +43,7 @@ class Desk:
     @property
     def coordinator(self) -> Address:
         """The address of the key."""
-        return self.terms.coordinator
+        return parse_address(str(self.account.address))
 
     def fresh_now(self, session: Session) -> queries.Now:
         """Return the mirrored point of the chain. Raises: Refused with 503 if it was looked at too long ago."""

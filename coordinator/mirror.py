@@ -1,26 +1,27 @@
 """The mirror: what the chain says about one pool, kept in the database up to one block.
 
-Events say *what* has changed, views read at one block say *what it is now*. Each chunk of blocks is one transaction:
-its events, the keys of what they touched (`stale`) and the cursor. Once the cursor is at the newest block, all stale
-things are read at that block and written in one more transaction. A block that the chain no longer has takes its
-events with it and leaves what they touched stale, so that nothing of a dropped branch survives. No chain call is made
-while a transaction is open.
+Events say *what* has changed, views read at one block say *what it is now*; what no view gives is in a step's events.
+Each chunk of blocks is one transaction: its events, the keys of what they touched (`stale`) and the cursor. Once the
+cursor is at the newest block, all stale things are read at that block and written in one more transaction. A block that
+the chain no longer has takes its events with it and leaves what they touched stale, so that nothing of a dropped branch
+survives. No chain call is made while a transaction is open.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from coordinator.event_rows import history_of, row_of
 from coordinator.store import Store
 from coordinator.tables import (
     SINGLE_ROW,
     BlockRow,
+    CaseRow,
     CommitmentRow,
     CursorRow,
     EventRow,
@@ -29,13 +30,15 @@ from coordinator.tables import (
     PanelRow,
     PolicyRow,
     PositionRow,
+    StakeRow,
     StaleRow,
     StepRow,
     SubmissionRow,
+    TakenRow,
     VerdictRow,
     VoteRow,
 )
-from stannary.chain import Block, Chain, StepState, Vote, events
+from stannary.chain import Block, Case, Chain, Offer, PanelTimes, StepHistory, StepState, events
 from stannary.errors import NetworkError, Reverted, SettingsError
 from stannary.types import ZERO_HASH, Address, Hash, Phase, PoolId, Role, Wei, parse_address, to_hex
 
@@ -54,13 +57,27 @@ class Reorganised(NetworkError):
 
 
 @dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """The pool at one block."""
+
+    is_open: bool
+    is_paused: bool
+    pool_time: int
+    trainer: Address
+
+
+@dataclass(frozen=True, slots=True)
 class StepSnapshot:
-    """A step, its panel and its votes at one block."""
+    """A step at one block, and all that its events say up to it."""
 
     step: int
     state: StepState
-    panel: tuple[Address, ...]
-    votes: tuple[tuple[Address, Vote], ...]
+    offer: Offer
+    audit_from: int
+    times: PanelTimes
+    history: StepHistory
+    stakes: Mapping[Address, Wei] | None
+    """Workers' active stakes just before it was opened; None once it collects no more."""
 
 
 Write = Callable[[Session], None]
@@ -71,21 +88,32 @@ def stale_key(event: events.Event, pool: int) -> str | None:
     match event:
         case events.NodeAdded() | events.NodeRemoved():
             return f"node/{event.node}"
+        case events.ControllerChanged():
+            return f"control/{event.provider}/{event.controller}"
+        case events.JuryDrawn() | events.CaseAppealed() | events.CaseRuled() | events.CaseResolved():
+            return f"case/{event.case_id}"
         case _ if getattr(event, "pool", None) != pool:
             return None
-        case events.Allocated() | events.ExitStarted() | events.Slashed():
+        case events.Allocated() | events.ExitStarted() | events.Slashed() | events.Suspended() | events.Reinstated():
             return f"position/{event.provider}/{event.role}"
         case events.PolicyPublished():
             return f"policy/{event.policy_step}"
-        case events.PoolCreated() | events.PoolClosed():
-            return "pool"
+        case events.CaseOpened():
+            return f"case/{event.case_id}"
         case (
             events.StepOpened()
             | events.SeedBeaconSealed()
+            | events.SlotTaken()
+            | events.TakenSlotSealed()
+            | events.TakenSlotDelivered()
             | events.RootCommitted()
             | events.AuditBeaconSealed()
+            | events.AuditBlockDrawn()
             | events.BeaconRedrawn()
-            | events.Voted()
+            | events.VoteCommitted()
+            | events.VoteRevealed()
+            | events.PanelRedrawn()
+            | events.SlotHeld()
             | events.StepFinalized()
             | events.StepCancelled()
             | events.LeafSlashed()
@@ -106,6 +134,9 @@ class Mirror:
         self._pool = pool
         self._blocks_per_read = blocks_per_read
         self._clock = clock
+        self._offers: dict[int, Offer] = {}
+        """By number; an offer in force never changes."""
+        self._seen: tuple[Hash, PoolFacts] | None = None
 
     def advance(self) -> Block:
         """Bring the database to the newest block and return it.
@@ -121,8 +152,27 @@ class Mirror:
         while at.number < head.number:
             at = self._read_chunk(at, head)
         self._refresh(head)
-        self._store.write(lambda session: _see(session, head, self._clock()))
+        facts = self._look(head)
+        self._store.write(lambda session: _see(session, head, facts, self._clock()))
         return head
+
+    def _look(self, head: Block) -> PoolFacts:
+        """Return the pool at the newest block: clock, pause and offer change without events as time goes by."""
+        if self._seen is None or self._seen[0] != head.hash:
+            registry = self._chain.pool_registry
+            facts = PoolFacts(
+                is_open=registry.is_open(self._pool, head),
+                is_paused=registry.is_paused(self._pool, head),
+                pool_time=registry.clock_of(self._pool, head),
+                trainer=self._offer(registry.offer_number_of(self._pool, head), head).trainer,
+            )
+            self._seen = (head.hash, facts)
+        return self._seen[1]
+
+    def _offer(self, number: int, at: Block) -> Offer:
+        if number not in self._offers:
+            self._offers[number] = self._chain.pool_registry.offer_of(self._pool, number, at)
+        return self._offers[number]
 
     def _begin(self) -> Block:
         deployment = self._chain.deployment
@@ -139,11 +189,13 @@ class Mirror:
                         block_number=start.number,
                         block_hash=start.hash,
                         chain_time=start.timestamp,
+                        pool_time=0,
                         seen_at=0.0,
                         is_open=False,
+                        is_paused=False,
+                        trainer=None,
                     )
                 )
-                session.merge(StaleRow(key="pool"))
 
         self._store.write(work)
         return start
@@ -171,6 +223,7 @@ class Mirror:
         ) or self._chain.block(min(first, head.number))
         log.warning("the chain dropped block %d %s; back to block %d", at.number, to_hex(at.hash), fork.number)
         self._store.write(lambda session: _roll_back(session, fork))
+        self._offers.clear()
         return fork
 
     def _read_chunk(self, at: Block, head: Block) -> Block:
@@ -180,7 +233,8 @@ class Mirror:
         is_torn = any(event.place.block_number == last and event.place.block_hash != end.hash for event in found)
         if is_torn or self._chain.block(last).hash != end.hash:
             raise Reorganised(f"block {last} changed while it was read")
-        rows = [row for event in found if (row := _event_row(event, self._pool)) is not None]
+        keyed = [(event, stale_key(event, self._pool)) for event in found]
+        rows = [row_of(event, key) for event, key in keyed if key is not None]
         self._store.write(lambda session: _append(session, at, end, rows))
         return end
 
@@ -201,30 +255,72 @@ class Mirror:
         match kind, rest:
             case "step", [step]:
                 snapshot = self._read_step(int(step), at)
-                return lambda session: _write_step(session, snapshot)
+                return lambda session: _write_step(session, int(step), snapshot)
             case "position", [text, role]:
                 provider = Address(text)
                 active = self._chain.stake_manager.active_stake_of(self._pool, Role(int(role)), provider, at)
-                return lambda session: _write_position(session, provider, int(role), active)
+                acts_for = self._acts_for(provider, at)
+                return lambda session: _write_position(session, provider, int(role), active, acts_for)
             case "node", [text]:
-                node = Address(text)
-                provider = parse_address(self._chain.stake_manager.provider_of(node, at))
-                return lambda session: _write_node(session, node, provider)
+                return self._read_accounts([Address(text)], at)
+            case "control", [provider_text, controller]:
+                provider = Address(provider_text)
+                others = self._store.read(
+                    lambda session: session.scalars(select(NodeRow.node).where(NodeRow.provider == provider)).all()
+                )
+                return self._read_accounts({provider, Address(controller), *others}, at)
             case "policy", [policy_step]:
                 root = self._read_policy(int(policy_step), at)
                 return lambda session: _write_policy(session, int(policy_step), root)
-            case "pool", []:
-                is_open = self._chain.pool_registry.is_open(self._pool, at)
-                return lambda session: _write_pool(session, is_open)
+            case "case", [number]:
+                case = self._chain.dispute_court.case_of(int(number), at)
+                return lambda session: _write_case(session, int(number), case, self._pool)
             case _:
                 raise ValueError(f"no such stale key: {key}")
 
-    def _read_step(self, step: int, at: Block) -> StepSnapshot:
+    def _acts_for(self, account: Address, at: Block) -> Address | None:
+        provider = parse_address(self._chain.stake_manager.provider_of(account, at))
+        return None if provider == _ZERO_ADDRESS else provider
+
+    def _read_accounts(self, accounts: Iterable[Address], at: Block) -> Write:
+        found = [(account, self._acts_for(account, at)) for account in accounts]
+
+        def write(session: Session) -> None:
+            for account, provider in found:
+                session.merge(NodeRow(node=account, provider=provider))
+
+        return write
+
+    def _read_step(self, step: int, at: Block) -> StepSnapshot | None:
         ledger = self._chain.submission_ledger
         state = ledger.step_of(self._pool, step, at)
-        panel = tuple(ledger.panel_of(self._pool, step, at)) if state.audited_at else ()
-        votes = tuple((provider, ledger.vote_of(self._pool, step, provider, at)) for provider in panel)
-        return StepSnapshot(step, state, panel, tuple(found for found in votes if found[1].outcomes))
+        if state.phase is Phase.NONE:
+            return None
+        history = self._store.read(lambda session: history_of(session, self._pool, step))
+        return StepSnapshot(
+            step=step,
+            state=state,
+            offer=self._offer(state.offer, at),
+            audit_from=ledger.audit_from(self._pool, step, at),
+            times=self._chain.voting_panel.panel_times_of(self._pool, step, at),
+            history=history,
+            stakes=self._stakes_at_opening(state, at) if state.phase <= Phase.SEEDED else None,
+        )
+
+    def _stakes_at_opening(self, state: StepState, at: Block) -> Mapping[Address, Wei]:
+        """Return the stakes of all workers that were there by then; events before views, so that none is missed."""
+        prefix = f"position/%/{int(Role.WORKER)}"
+        keys = self._store.read(
+            lambda session: session.scalars(
+                select(EventRow.stale_key)
+                .where(EventRow.stale_key.like(prefix), EventRow.block_number < state.opened_block)
+                .distinct()
+            ).all()
+        )
+        workers = sorted(Address(key.split("/")[1]) for key in keys)
+        before = state.opened_block - 1
+        found = self._chain.stake_manager.active_stakes_at(self._pool, Role.WORKER, workers, before, at)
+        return dict(zip(workers, found, strict=True))
 
     def _read_policy(self, policy_step: int, at: Block) -> Hash:
         try:
@@ -283,84 +379,80 @@ def _roll_back(session: Session, fork: Block) -> None:
     _move(session, row, fork)
 
 
-def _see(session: Session, head: Block, now: float) -> None:
-    _require_cursor(session, head).seen_at = now
+def _see(session: Session, head: Block, facts: PoolFacts, now: float) -> None:
+    row = _require_cursor(session, head)
+    row.seen_at = now
+    row.is_open, row.is_paused = facts.is_open, facts.is_paused
+    row.pool_time, row.trainer = facts.pool_time, facts.trainer
 
 
 def _stale_keys(session: Session) -> Sequence[str]:
     return session.scalars(select(StaleRow.key).order_by(StaleRow.key).limit(REFRESH_KEYS)).all()
 
 
-def _event_row(event: events.Event, pool: int) -> EventRow | None:
-    key = stale_key(event, pool)
-    if key is None:
-        return None
-    place = event.place
-    arguments = {
-        spec.name: _plain(getattr(event, spec.name)) for spec in fields(event) if spec.name not in ("place", "terms")
-    }
-    return EventRow(
-        block_number=place.block_number,
-        log_index=place.log_index,
-        block_hash=place.block_hash,
-        transaction=place.transaction,
-        name=type(event).__name__,
-        step=getattr(event, "step", None),
-        leaf_index=getattr(event, "index", None),
-        arguments=json.dumps(arguments, sort_keys=True),
-        stale_key=key,
-    )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return to_hex(value)
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, bool) else str(value)
-
-
-def _write_step(session: Session, snapshot: StepSnapshot) -> None:
-    state, step = snapshot.state, snapshot.step
+def _write_step(session: Session, step: int, snapshot: StepSnapshot | None) -> None:
     row = session.get(StepRow, step)
+    for table in (PanelRow, VoteRow, TakenRow):
+        session.execute(delete(table).where(table.step == step))
+    if snapshot is None:
+        if row is not None:
+            _void(session, step)
+            session.delete(row)
+        session.execute(delete(StakeRow).where(StakeRow.step == step))
+        return
+    state, offer, history = snapshot.state, snapshot.offer, snapshot.history
     if row is not None and row.seed_beacon not in (ZERO_HASH, state.seed_beacon):
         _void(session, step)
-    session.execute(delete(PanelRow).where(PanelRow.step == step))
-    session.execute(delete(VoteRow).where(VoteRow.step == step))
-    if state.phase is Phase.NONE:
-        if row is not None:
-            session.delete(row)
-        return
+    pay_table = None if history.committed is None else history.committed.pay_table
     session.merge(
         StepRow(
             step=step,
             phase=int(state.phase),
             policy_step=state.policy_step,
             slots=state.slots,
-            leaf_count=state.leaf_count,
+            taken=state.taken,
             opened_block=state.opened_block,
-            opened_at=state.opened_at,
             seed_block=state.seed_block,
             seeded_at=state.seeded_at,
             audit_block=state.audit_block,
             committed_at=state.committed_at,
-            audited_at=state.audited_at,
-            voted_at=state.voted_at,
+            audit_from=snapshot.audit_from,
+            reveal_until=snapshot.times.reveal_until,
+            was_redrawn=snapshot.times.was_redrawn,
             finalized_at=state.finalized_at,
             seed_beacon=state.seed_beacon,
             submission_root=state.submission_root,
+            leaf_count=0 if pay_table is None else pay_table.leaf_count,
+            outcomes=history.finalized and history.finalized.outcomes,
+            coordinator=offer.coordinator,
+            card_hash=offer.card_hash,
+            price_per_group=Wei(offer.price_per_group),
+            price_per_token=Wei(offer.price_per_token),
         )
     )
-    session.add_all(PanelRow(step=step, place=place, provider=member) for place, member in enumerate(snapshot.panel))
+    if snapshot.stakes is not None:
+        session.execute(delete(StakeRow).where(StakeRow.step == step))
+        session.add_all(StakeRow(step=step, provider=who, active=active) for who, active in snapshot.stakes.items())
+    session.add_all(
+        TakenRow(
+            step=step,
+            slot=slot,
+            provider=taken.provider,
+            leaf_hash=history.delivered[slot].leaf.struct_hash() if slot in history.delivered else None,
+        )
+        for slot, taken in history.taken.items()
+    )
+    session.add_all(PanelRow(step=step, place=place, provider=member) for place, member in enumerate(history.panel))
     session.add_all(
         VoteRow(
             step=step,
-            provider=provider,
-            outcomes=vote.outcomes,
-            verdict_root=vote.verdict_root,
-            evidence_root=vote.evidence_root,
+            provider=member,
+            outcomes=history.votes[member].outcomes,
+            verdict_root=history.votes[member].verdict_root,
+            evidence_root=history.votes[member].evidence_root,
         )
-        for provider, vote in snapshot.votes
+        for member in history.panel
+        if member in history.votes
     )
 
 
@@ -371,12 +463,28 @@ def _void(session: Session, step: int) -> None:
         session.execute(delete(table).where(table.step == step))
 
 
-def _write_position(session: Session, provider: Address, role: int, active: Wei) -> None:
+def _write_position(session: Session, provider: Address, role: int, active: Wei, acts_for: Address | None) -> None:
     session.merge(PositionRow(provider=provider, role=role, active=active))
+    known = session.get(NodeRow, provider)
+    if known is not None:
+        known.provider = acts_for
 
 
-def _write_node(session: Session, node: Address, provider: Address) -> None:
-    session.merge(NodeRow(node=node, provider=None if provider in (_ZERO_ADDRESS, node) else provider))
+def _write_case(session: Session, case_id: int, case: Case | None, pool: int) -> None:
+    if case is None or case.pool != pool:
+        session.execute(delete(CaseRow).where(CaseRow.case_id == case_id))
+        return
+    session.merge(
+        CaseRow(
+            case_id=case_id,
+            step=case.step,
+            slot=case.slot,
+            provider=case.provider,
+            kind=int(case.kind),
+            phase=int(case.phase),
+            ruling=int(case.ruling),
+        )
+    )
 
 
 def _write_policy(session: Session, policy_step: int, root: Hash) -> None:
@@ -384,9 +492,3 @@ def _write_policy(session: Session, policy_step: int, root: Hash) -> None:
         session.execute(delete(PolicyRow).where(PolicyRow.policy_step == policy_step))
     else:
         session.merge(PolicyRow(policy_step=policy_step, policy_root=root))
-
-
-def _write_pool(session: Session, is_open: bool) -> None:
-    row = session.get(CursorRow, SINGLE_ROW)
-    assert row is not None
-    row.is_open = is_open

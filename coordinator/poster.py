@@ -1,9 +1,11 @@
 """What the coordinator does for its pool on chain, and when. The decision is pure; sending is at the end.
 
     seal the seed beacon once its block is past    ->  commit the root when every slot is delivered or time is up
-    -> seal the audit beacon  ->  finalize when votes and challenge time are over  ->  slash the leaves found at fault
+    -> seal the audit beacon, which draws the panel  ->  redraw a panel that misses its quorum, once
+    -> finalize when votes and challenge time are over  ->  slash the leaves found at fault
 
 All but committing can be done by anyone; the coordinator does it so that nobody has to wait. It decides no outcome.
+Times are on the pool's clock, which stands while the pool is paused.
 """
 
 from __future__ import annotations
@@ -16,14 +18,15 @@ from enum import StrEnum
 from sqlalchemy.orm import Session
 
 from coordinator import queries
+from coordinator.event_rows import history_of
 from coordinator.store import Store
-from coordinator.tables import StepRow
-from stannary.chain import Block, Chain, LeafOpening, PoolTerms, Sender
+from coordinator.tables import CommitmentRow, StepRow
+from stannary.chain import Block, Chain, LeafOpening, PoolTerms, Sender, StepHistory
 from stannary.chain.sender import Submitted
 from stannary.errors import ChainError, FundsError, NetworkError
-from stannary.merkle import merkle_proof
+from stannary.slots import PayTable
 from stannary.types import Hash, Outcome, Phase, PoolId, to_hex
-from stannary.verdict import tally, unpack_outcomes
+from stannary.verdict import unpack_outcomes
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class Deed(StrEnum):
     SEAL_SEED = "seal the seed beacon"
     COMMIT = "commit the root"
     SEAL_AUDIT = "seal the audit beacon"
+    REDRAW = "redraw the panel"
     FINALIZE = "finalize"
     CANCEL = "cancel"
     SLASH = "slash a leaf"
@@ -48,16 +52,16 @@ class Action:
 
     deed: Deed
     step: int
-    leaf_index: int | None = None
+    slot: int | None = None
 
     def __str__(self) -> str:
-        leaf = "" if self.leaf_index is None else f", leaf {self.leaf_index}"
-        return f"step {self.step}{leaf}: {self.deed}"
+        slot = "" if self.slot is None else f", slot {self.slot}"
+        return f"step {self.step}{slot}: {self.deed}"
 
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What the decision about one step needs; times in chain time."""
+    """What the decision about one step needs; times in pool time."""
 
     step: int
     phase: Phase
@@ -65,15 +69,21 @@ class StepFacts:
     seed_block: int
     seeded_at: int
     audit_block: int
-    audited_at: int
-    voted_at: int
+    """0 while it is still to be drawn: as long as slots can be taken on chain, nobody must know the panel."""
+    audit_from: int
+    reveal_until: int
+    revealed: int
+    """Votes that are known."""
+    was_redrawn: bool
     uploaded: int
     """Slots whose bytes are there."""
     awaited: int
     """Leaves with a receipt whose bytes may still come."""
+    is_ours: bool
+    """Whether the step was opened under an offer with this coordinator."""
     is_first_unsettled: bool
     unslashed_faults: tuple[int, ...] = ()
-    """Leaves of a finalized step that the quorum found at fault."""
+    """Slots of a finalized step whose leaves were found at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,46 +94,42 @@ class Plan:
     waiting: str | None = None
 
 
-def plan(facts: StepFacts, head: Block, terms: PoolTerms) -> Plan:
-    """Decide what a step needs at a block."""
-    now = head.timestamp
+def plan(facts: StepFacts, block_number: int, now: int, terms: PoolTerms) -> Plan:
+    """Decide what a step needs at a block, `now` on the pool's clock."""
     match facts.phase:
         case Phase.OPEN:
-            if head.number > facts.seed_block:
+            if block_number > facts.seed_block:
                 return _do(Deed.SEAL_SEED, facts)
             return Plan(waiting=f"step {facts.step}: block {facts.seed_block + 1} for the seed beacon")
         case Phase.SEEDED:
             return _collect(facts, now, terms)
         case Phase.COMMITTED:
-            if head.number > facts.audit_block:
+            if now < facts.audit_from:
+                return Plan(waiting=f"step {facts.step}: the slots taken on chain")
+            if block_number > facts.audit_block:
                 return _do(Deed.SEAL_AUDIT, facts)
             return Plan(waiting=f"step {facts.step}: block {facts.audit_block + 1} for the audit beacon")
         case Phase.AUDITED:
-            if not facts.voted_at and now < facts.audited_at + terms.vote_seconds:
-                return Plan(waiting=f"step {facts.step}: the panel's votes")
-            decided_at = facts.voted_at or facts.audited_at + terms.vote_seconds
-            if now < decided_at + terms.challenge_seconds:
-                return Plan(waiting=f"step {facts.step}: the end of its challenge time")
-            if not facts.is_first_unsettled:
-                return Plan(waiting=f"step {facts.step}: earlier steps to settle")
-            return _do(Deed.FINALIZE, facts)
+            return _count(facts, now, terms)
         case Phase.FINALIZED:
-            return Plan(tuple(Action(Deed.SLASH, facts.step, index) for index in facts.unslashed_faults))
+            return Plan(tuple(Action(Deed.SLASH, facts.step, slot) for slot in facts.unslashed_faults))
         case _:
             return Plan()
 
 
 def collect_deadline(seeded_at: int, terms: PoolTerms) -> int:
-    """Return the chain time up to which leases run; the pool's leaseSeconds after it are for the last uploads."""
+    """Return the pool time up to which leases run; the pool's leaseSeconds after it are for the last uploads."""
     return seeded_at + terms.collect_seconds
 
 
 def _collect(facts: StepFacts, now: int, terms: PoolTerms) -> Plan:
     deadline = collect_deadline(facts.seeded_at, terms)
-    if now > deadline + terms.lease_seconds:
+    if now >= deadline + terms.lease_seconds:
         if facts.is_first_unsettled:
             return _do(Deed.CANCEL, facts)
         return Plan(waiting=f"step {facts.step}: earlier steps to settle")
+    if not facts.is_ours:
+        return Plan(waiting=f"step {facts.step}: its own coordinator")
     if facts.uploaded >= facts.slots:
         return _do(Deed.COMMIT, facts)
     if now < deadline:
@@ -134,6 +140,18 @@ def _collect(facts: StepFacts, now: int, terms: PoolTerms) -> Plan:
     if facts.uploaded:
         return _do(Deed.COMMIT, facts)
     return Plan(waiting=f"step {facts.step}: its deadline, no group has come")
+
+
+def _count(facts: StepFacts, now: int, terms: PoolTerms) -> Plan:
+    if now < facts.reveal_until:
+        return Plan(waiting=f"step {facts.step}: the panel's votes")
+    if facts.revealed < terms.quorum and not facts.was_redrawn:
+        return _do(Deed.REDRAW, facts)
+    if now < facts.reveal_until + terms.challenge_seconds:
+        return Plan(waiting=f"step {facts.step}: the end of its challenge time")
+    if not facts.is_first_unsettled:
+        return Plan(waiting=f"step {facts.step}: earlier steps to settle")
+    return _do(Deed.FINALIZE, facts)
 
 
 def _do(deed: Deed, facts: StepFacts) -> Plan:
@@ -162,6 +180,8 @@ class Poster:
     """(step, finalized at) of steps in which nobody is left to slash."""
     _underway: dict[Action, Submitted] = field(default_factory=dict)
     """Slashes that were sent: they do not depend on each other, so none waits for the block of the one before."""
+    _spared: set[Action] = field(default_factory=set)
+    """Slashes of planted faults, which nobody is slashed for."""
 
     def tick(self, head: Block) -> list[str]:
         """Do what is due at a block that is mirrored; return what is waited for.
@@ -169,8 +189,9 @@ class Poster:
         Raises: NetworkError when the chain does not answer.
         """
         waiting = []
-        for facts in self.store.read(lambda session: self._facts(session, head)):
-            decided = plan(facts, head, self.terms)
+        now, steps = self.store.read(lambda session: self._facts(session))
+        for facts in steps:
+            decided = plan(facts, head.number, now, self.terms)
             if decided.waiting:
                 waiting.append(decided.waiting)
             for action in decided.actions:
@@ -179,17 +200,18 @@ class Poster:
                     waiting.append(f"{action} ({problem})")
         return waiting
 
-    def _facts(self, session: Session, head: Block) -> list[StepFacts]:
+    def _facts(self, session: Session) -> tuple[int, list[StepFacts]]:
+        now = queries.now(session).pool_time
         unsettled = queries.unsettled_steps(session)
         first = unsettled[0].step if unsettled else None
-        facts = [self._step_facts(session, row, head, is_first=row.step == first) for row in unsettled]
+        facts = [self._step_facts(session, row, now, is_first=row.step == first) for row in unsettled]
         for row in queries.newest_steps(session):
             if row.phase == Phase.FINALIZED and (faults := self._unslashed(session, row)):
-                facts.append(self._step_facts(session, row, head, is_first=False, faults=faults))
-        return facts
+                facts.append(self._step_facts(session, row, now, is_first=False, faults=faults))
+        return now, facts
 
     def _step_facts(
-        self, session: Session, row: StepRow, head: Block, *, is_first: bool, faults: Sequence[int] = ()
+        self, session: Session, row: StepRow, now: int, *, is_first: bool, faults: Sequence[int] = ()
     ) -> StepFacts:
         return StepFacts(
             step=row.step,
@@ -198,32 +220,42 @@ class Poster:
             seed_block=row.seed_block,
             seeded_at=row.seeded_at,
             audit_block=row.audit_block,
-            audited_at=row.audited_at,
-            voted_at=row.voted_at,
+            audit_from=row.audit_from,
+            reveal_until=row.reveal_until,
+            revealed=len(queries.votes(session, row.step)),
+            was_redrawn=row.was_redrawn,
             uploaded=queries.counts(session, row.step).uploaded,
-            awaited=queries.awaited_uploads(session, row.step, head.timestamp - self.terms.lease_seconds),
+            awaited=queries.awaited_uploads(session, row.step, now - self.terms.lease_seconds),
+            is_ours=row.coordinator == self.sender.address,
             is_first_unsettled=is_first,
             unslashed_faults=tuple(faults),
         )
 
     def _unslashed(self, session: Session, row: StepRow) -> list[int]:
-        if (row.step, row.finalized_at) in self._clean:
+        if (row.step, row.finalized_at) in self._clean or row.outcomes is None:
             return []
-        votes = [unpack_outcomes(vote.outcomes, row.leaf_count) for vote in queries.votes(session, row.step)]
-        faults = [
-            index
-            for index in range(row.leaf_count)
-            if tally([vote[index] for vote in votes], self.terms.quorum) is Outcome.FAULT
+        outcomes = unpack_outcomes(row.outcomes, row.slots + row.taken)
+        done = queries.slots_of_events(session, row.step, "LeafSlashed")
+        held = queries.slots_of_events(session, row.step, "SlotHeld")
+        known = set(range(row.slots, row.slots + row.taken)) | self._own_slots(session, row)
+        left = [
+            slot
+            for slot, outcome in enumerate(outcomes)
+            if outcome is Outcome.FAULT
+            and slot in known - done - held
+            and Action(Deed.SLASH, row.step, slot) not in self._spared
         ]
-        done = queries.slashed_leaves(session, row.step)
-        left = [index for index in faults if index not in done] if self._is_ours(session, row) else []
         if not left:
             self._clean.add((row.step, row.finalized_at))
         return left
 
     @staticmethod
-    def _is_ours(session: Session, row: StepRow) -> bool:
-        return [leaf.leaf_index for leaf in queries.leaves(session, row.step)] == list(range(row.leaf_count))
+    def _own_slots(session: Session, row: StepRow) -> set[int]:
+        """Return the slots whose committed leaves lie in this database."""
+        frozen = session.get(CommitmentRow, row.step)
+        if frozen is None or frozen.submission_root != row.submission_root:
+            return set()
+        return {leaf.slot for leaf in queries.leaves(session, row.step)}
 
     def _attempt(self, action: Action) -> str | None:
         retry = self._retries.get(action)
@@ -251,48 +283,65 @@ class Poster:
         return why
 
     def _send(self, action: Action) -> None:
-        ledger, step = self.chain.submission_ledger, action.step
+        ledger, panel, step = self.chain.submission_ledger, self.chain.voting_panel, action.step
         match action.deed:
             case Deed.SEAL_SEED:
                 ledger.seal_seed_beacon(self.sender, self.pool, step)
             case Deed.COMMIT:
                 self._commit(step)
             case Deed.SEAL_AUDIT:
-                ledger.seal_audit_beacon(self.sender, self.pool, step)
+                panel.seal_audit_beacon(self.sender, self.pool, step)
+            case Deed.REDRAW:
+                panel.redraw_panel(self.sender, self.pool, step)
             case Deed.FINALIZE:
-                ledger.finalize(self.sender, self.pool, step)
+                history = self._history(step)
+                panel.finalize(self.sender, self.pool, step, history.votes_by_seat(), history.pay_table)
             case Deed.CANCEL:
                 ledger.cancel_step(self.sender, self.pool, step)
             case Deed.SLASH:
-                self.sender.wait(self._underway.pop(action))
+                self._underway.pop(action, None)
 
     def _slash(self, action: Action) -> bool:
-        """Send a slash if it is not sent yet, and say whether it is in a block."""
+        """Send a slash if it is not sent yet, and say whether it is done, or nothing is to be done."""
         if action not in self._underway:
-            assert action.leaf_index is not None
-            index = action.leaf_index
-            opening = self.store.read(lambda session: _opening(session, action.step, index))
-            call = self.chain.submission_ledger.encode("slashLeaf", self.pool, action.step, opening.as_struct())
-            self._underway[action] = self.sender.submit(call)
+            assert action.slot is not None
+            history = self._history(action.step)
+            opening = self._opening(history, action.slot)
+            if self.chain.planted_faults.is_plant(opening.leaf.struct_hash()):
+                self._spared.add(action)
+                return True
+            assert history.finalized is not None
+            arguments = (self.pool, action.step, opening.as_struct(), history.finalized.outcomes)
+            self._underway[action] = self.sender.submit(self.chain.voting_panel.encode("slashLeaf", *arguments))
             return False
-        return self.chain.mined(self._underway[action].transaction) is not None
+        return self.sender.poll(self._underway[action]) is not None
+
+    def _history(self, step: int) -> StepHistory:
+        return self.store.read(lambda session: history_of(session, self.pool, step))
+
+    def _opening(self, history: StepHistory, slot: int) -> LeafOpening:
+        delivered = history.delivered.get(slot)
+        if delivered is not None:
+            return LeafOpening(delivered.leaf, ())
+        assert history.opened is not None
+        leaves = self.store.read(lambda session: queries.leaves(session, history.step))
+        return LeafOpening.of([leaf.submission() for leaf in leaves], history.opened.slots, slot)
 
     def _commit(self, step: int) -> None:
         # The leaves are frozen in the database before the root is sent: from here on no leaf can come or go.
-        def work(session: Session) -> tuple[Hash, int, Hash] | None:
+        def work(session: Session) -> tuple[Hash, Hash, PayTable] | None:
             row = session.get(StepRow, step)
             frozen = queries.freeze(session, row) if row is not None else None
-            return None if frozen is None else (frozen.submission_root, frozen.leaf_count, frozen.slot_table_root)
+            if row is None or frozen is None:
+                return None
+            table = PayTable.of(
+                [leaf.submission() for leaf in queries.leaves(session, step)], row.slots, self.terms.max_units
+            )
+            return frozen.submission_root, frozen.slot_table_root, table
 
         frozen = self.store.write(work)
         if frozen is None:
             return
-        root, leaf_count, table_root = frozen
-        log.info("step %d: commits %d leaves under %s", step, leaf_count, to_hex(root))
-        self.chain.submission_ledger.commit_root(self.sender, self.pool, step, root, leaf_count, table_root)
-
-
-def _opening(session: Session, step: int, leaf_index: int) -> LeafOpening:
-    rows = queries.leaves(session, step)
-    proof = merkle_proof([row.leaf_hash for row in rows], leaf_index)
-    return LeafOpening(rows[leaf_index].submission(), leaf_index, tuple(proof))
+        root, table_root, table = frozen
+        log.info("step %d: commits %d leaves under %s", step, table.leaf_count, to_hex(root))
+        self.chain.submission_ledger.commit_root(self.sender, self.pool, step, root, table_root, table)

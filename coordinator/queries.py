@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from coordinator.leases import Held
 from coordinator.tables import (
     SINGLE_ROW,
+    CaseRow,
     CommitmentRow,
     CursorRow,
     EventRow,
@@ -19,14 +20,16 @@ from coordinator.tables import (
     NonceRow,
     PanelRow,
     PositionRow,
+    StakeRow,
     StepRow,
     SubmissionRow,
+    TakenRow,
     VoteRow,
 )
+from stannary.chain import PoolTerms
 from stannary.errors import Unavailable
-from stannary.merkle import merkle_root
-from stannary.slots import slot_table_root
-from stannary.types import ZERO_HASH, Address, Hash, Phase, Role
+from stannary.slots import slot_table_root, submission_root
+from stannary.types import ZERO_HASH, Address, CaseKind, Hash, Phase, Role
 
 NEWEST_STEPS = 64
 """How many steps a list holds."""
@@ -37,10 +40,12 @@ class Now:
     """The chain as it was last seen."""
 
     block: int
-    chain_time: int
+    pool_time: int
+    """The pool's clock, which every deadline is on."""
     seen_at: float
     """Server time."""
     is_open: bool
+    is_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +62,20 @@ def now(session: Session) -> Now:
     row = session.get(CursorRow, SINGLE_ROW)
     if row is None:
         raise Unavailable("the chain has not been read yet")
-    return Now(row.block_number, row.chain_time, row.seen_at, row.is_open)
+    return Now(row.block_number, row.pool_time, row.seen_at, row.is_open, row.is_paused)
+
+
+def trainer(session: Session) -> Address | None:
+    """Return the trainer of the offer in force, None before the first look at the chain."""
+    row = session.get(CursorRow, SINGLE_ROW)
+    return None if row is None else row.trainer
 
 
 def provider_of(session: Session, address: Address) -> Address | None:
-    """Return whom an account acts for in this pool: its provider, or itself if it holds a position."""
-    node = session.get(NodeRow, address)
-    if node is not None and node.provider is not None:
-        return node.provider if _has_position(session, node.provider) else None
-    return address if _has_position(session, address) else None
+    """Return whom an account acts for in this pool: a node's or controller's provider, or itself with a position."""
+    known = session.get(NodeRow, address)
+    provider = address if known is None else known.provider
+    return provider if provider is not None and _has_position(session, provider) else None
 
 
 def _has_position(session: Session, provider: Address) -> bool:
@@ -75,9 +85,48 @@ def _has_position(session: Session, provider: Address) -> bool:
 
 
 def active_stake(session: Session, provider: Address, role: Role) -> int:
-    """Return a provider's stake that is not exiting. Units: wei of the stake token."""
+    """Return a provider's stake that counts. Units: wei of the stake token."""
     row = session.get(PositionRow, (provider, int(role)))
     return 0 if row is None else row.active
+
+
+def stake_at_opening(session: Session, step: int, provider: Address) -> int:
+    """Return a worker's stake that counted just before a step was opened. Units: wei of the stake token."""
+    row = session.get(StakeRow, (step, provider))
+    return 0 if row is None else row.active
+
+
+def terms_of(row: StepRow, terms: PoolTerms) -> PoolTerms:
+    """Return a pool's terms with the prices, card and coordinator in place that a step was opened under."""
+    return replace(
+        terms,
+        coordinator=row.coordinator,
+        card_hash=row.card_hash,
+        price_per_group=row.price_per_group,
+        price_per_token=row.price_per_token,
+    )
+
+
+def promised_wei(session: Session, step: int, provider: Address, terms: PoolTerms, pool_time: int) -> int:
+    """Return what a step may come to pay a provider: its live leases and slots at the dearest, its leaves by units."""
+    newest_lease = aliased(LeaseRow)
+    newest = (
+        select(func.max(newest_lease.issue))
+        .where(newest_lease.step == LeaseRow.step, newest_lease.slot == LeaseRow.slot)
+        .scalar_subquery()
+    )
+    held = (LeaseRow.step == step, LeaseRow.provider == provider, LeaseRow.issue == newest)
+    delivered = session.scalars(
+        select(SubmissionRow.units).join(LeaseRow, SubmissionRow.lease_hash == LeaseRow.lease_hash).where(*held)
+    )
+    promised = sum(terms.payout(units) for units in delivered)
+    live = session.scalar(
+        select(func.count(LeaseRow.lease_hash))
+        .outerjoin(SubmissionRow, SubmissionRow.lease_hash == LeaseRow.lease_hash)
+        .where(*held, SubmissionRow.leaf_hash.is_(None), LeaseRow.valid_until > pool_time)
+    )
+    taken = session.scalar(select(func.count()).where(TakenRow.step == step, TakenRow.provider == provider))
+    return promised + ((live or 0) + (taken or 0)) * terms.slot_price
 
 
 def take_nonce(session: Session, address: Address, nonce: str, now_s: float, expires_at: float) -> bool:
@@ -90,11 +139,13 @@ def take_nonce(session: Session, address: Address, nonce: str, now_s: float, exp
     return True
 
 
-def collecting_steps(session: Session) -> Sequence[StepRow]:
-    """Return the steps that still take leaves, oldest first."""
+def collecting_steps(session: Session, coordinator: Address) -> Sequence[StepRow]:
+    """Return the steps of a coordinator that still take leaves, oldest first."""
     frozen = select(CommitmentRow.step)
     return session.scalars(
-        select(StepRow).where(StepRow.phase == Phase.SEEDED, StepRow.step.not_in(frozen)).order_by(StepRow.step)
+        select(StepRow)
+        .where(StepRow.phase == Phase.SEEDED, StepRow.coordinator == coordinator, StepRow.step.not_in(frozen))
+        .order_by(StepRow.step)
     ).all()
 
 
@@ -130,7 +181,7 @@ def newest_leases(session: Session, step: int) -> Mapping[int, Held]:
 
 
 def is_superseded(session: Session, lease_hash: Hash) -> bool:
-    """Say whether a lease is unknown or its slot was leased anew; chain time alone may go back, this does not."""
+    """Say whether a lease is unknown or its slot was leased anew; pool time alone may go back, this does not."""
     lease = session.get(LeaseRow, lease_hash)
     if lease is None:
         return True
@@ -140,7 +191,7 @@ def is_superseded(session: Session, lease_hash: Hash) -> bool:
     return session.scalars(newer.limit(1)).first() is not None
 
 
-def open_leases(session: Session, node: Address, chain_time: int) -> Sequence[LeaseRow]:
+def open_leases(session: Session, node: Address, pool_time: int) -> Sequence[LeaseRow]:
     """Return the leases that a node can still fulfil, oldest step first."""
     frozen = select(CommitmentRow.step)
     return session.scalars(
@@ -149,7 +200,7 @@ def open_leases(session: Session, node: Address, chain_time: int) -> Sequence[Le
         .outerjoin(SubmissionRow, SubmissionRow.lease_hash == LeaseRow.lease_hash)
         .where(
             LeaseRow.node == node,
-            LeaseRow.valid_until > chain_time,
+            LeaseRow.valid_until > pool_time,
             SubmissionRow.leaf_hash.is_(None),
             StepRow.phase == Phase.SEEDED,
             StepRow.step.not_in(frozen),
@@ -171,7 +222,7 @@ def counts(session: Session, step: int) -> Counts:
 
 
 def awaited_uploads(session: Session, step: int, received_after: int) -> int:
-    """Count the leaves with a receipt younger than `received_after` (chain time) whose bytes are not there yet."""
+    """Count the leaves with a receipt younger than `received_after` (pool time) whose bytes are not there yet."""
     found = session.scalar(
         select(func.count()).where(
             SubmissionRow.step == step,
@@ -183,7 +234,7 @@ def awaited_uploads(session: Session, step: int, received_after: int) -> int:
 
 
 def freeze(session: Session, step: StepRow) -> CommitmentRow | None:
-    """Fix the leaves of a step for good: those whose bytes are there, ordered by (provider, slot). None without any.
+    """Fix the leaves of a step for good: those whose bytes are there, at most one a slot. None without any.
 
     Called again it returns what was fixed the first time, so that a root sent twice is the same root.
     """
@@ -195,14 +246,13 @@ def freeze(session: Session, step: StepRow) -> CommitmentRow | None:
     ).all()
     if not rows:
         return None
-    ordered = sorted(rows, key=lambda row: (int(row.provider, 16), row.slot))
-    for index, row in enumerate(ordered):
-        row.leaf_index = index
+    for row in rows:
+        row.is_committed = True
     frozen = CommitmentRow(
         step=step.step,
-        submission_root=merkle_root([row.leaf_hash for row in ordered]),
-        leaf_count=len(ordered),
-        slot_table_root=slot_table_root(_slot_table(session, step, ordered)),
+        submission_root=submission_root([row.submission() for row in rows], step.slots),
+        leaf_count=len(rows),
+        slot_table_root=slot_table_root(_slot_table(session, step, rows)),
     )
     session.add(frozen)
     session.flush()
@@ -219,12 +269,21 @@ def _slot_table(session: Session, step: StepRow, leaves: Sequence[SubmissionRow]
 
 
 def leaves(session: Session, step: int) -> Sequence[SubmissionRow]:
-    """Return the frozen leaves of a step in leaf order."""
+    """Return the frozen leaves of a step in slot order."""
     return session.scalars(
-        select(SubmissionRow)
-        .where(SubmissionRow.step == step, SubmissionRow.leaf_index.is_not(None))
-        .order_by(SubmissionRow.leaf_index)
+        select(SubmissionRow).where(SubmissionRow.step == step, SubmissionRow.is_committed).order_by(SubmissionRow.slot)
     ).all()
+
+
+def taken_slots(session: Session, step: int) -> Sequence[TakenRow]:
+    """Return the slots of a step that were taken on chain, in slot order."""
+    return session.scalars(select(TakenRow).where(TakenRow.step == step).order_by(TakenRow.slot)).all()
+
+
+def disputes(session: Session, step: int) -> Sequence[CaseRow]:
+    """Return the cases about leaves of a step, oldest first."""
+    about_leaves = (CaseRow.step == step, CaseRow.kind != CaseKind.STATISTICS)
+    return session.scalars(select(CaseRow).where(*about_leaves).order_by(CaseRow.case_id)).all()
 
 
 def is_on_panel(session: Session, step: int, provider: Address) -> bool:
@@ -234,11 +293,11 @@ def is_on_panel(session: Session, step: int, provider: Address) -> bool:
 
 
 def votes(session: Session, step: int) -> Sequence[VoteRow]:
-    """Return the votes of a step's panel."""
+    """Return the revealed votes of a step's panel."""
     return session.scalars(select(VoteRow).where(VoteRow.step == step)).all()
 
 
-def slashed_leaves(session: Session, step: int) -> set[int]:
-    """Return the places of the leaves whose providers were slashed."""
-    found = session.scalars(select(EventRow.leaf_index).where(EventRow.step == step, EventRow.name == "LeafSlashed"))
-    return {index for index in found if index is not None}
+def slots_of_events(session: Session, step: int, name: str) -> set[int]:
+    """Return the slots of a step that events of a name are about, such as `LeafSlashed`."""
+    found = session.scalars(select(EventRow.slot).where(EventRow.step == step, EventRow.name == name))
+    return {slot for slot in found if slot is not None}

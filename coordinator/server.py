@@ -25,7 +25,7 @@ from coordinator.settings import Settings
 from coordinator.store import Store
 from coordinator.tick import Background, WaitBoard
 from stannary import wallet
-from stannary.chain import Chain, PoolTerms, Sender
+from stannary.chain import Chain, Offer, PoolTerms, Sender
 from stannary.documents import MAX_DOCUMENT_BYTES, document_hash, parse_document
 from stannary.errors import ChainError, Malformed, NetworkError, OperatorError, SettingsError, StannaryError
 from stannary.types import Hash, PoolId, parse_address, to_hex
@@ -81,8 +81,9 @@ def open_desk(settings: Settings, chain: Chain, account: LocalAccount) -> Desk:
     """Check the pool against key and documents, open database and files. Raises: OperatorError, ChainError."""
     pool = PoolId(settings.pool)
     terms = chain.pool_registry.terms_of(pool)
-    check_fit(terms, account)
-    documents = read_documents(settings.documents, terms)
+    offers = living_offers(chain, pool)
+    check_fit(terms, offers, account)
+    documents = read_documents(settings.documents, terms, offers)
     try:
         settings.run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -108,24 +109,40 @@ def background(desk: Desk, chain: Chain) -> Background:
     """Return the background work of a desk."""
     settings = desk.settings
     mirror = Mirror(chain, desk.store, desk.pool, blocks_per_read=settings.blocks_per_read, clock=desk.clock)
-    sender = Sender(chain, desk.account, wait_s=SEND_WAIT_S)
+    sender = Sender(chain, desk.account, wait_s=SEND_WAIT_S, fee_rules=settings.fee_rules)
     poster = Poster(chain, sender, desk.store, desk.pool, desk.terms, time.monotonic)
     return Background(mirror, poster, desk.board, settings.poll_s)
 
 
-def check_fit(terms: PoolTerms, account: LocalAccount) -> None:
-    """Check that the key is the pool's and the version ours. Raises: SettingsError."""
-    if parse_address(account.address) != terms.coordinator:
-        raise SettingsError(f"the pool's coordinator is {terms.coordinator}, the keystore is of {account.address}")
+def living_offers(chain: Chain, pool: int) -> list[Offer]:
+    """Return the offers that steps are or will be worked under: in force, of unsettled steps, and announced.
+
+    Raises: ChainError, NetworkError.
+    """
+    at = chain.frozen()
+    registry, ledger = chain.pool_registry, chain.submission_ledger
+    numbers = {registry.offer_number_of(pool, at)}
+    for step in range(ledger.settled_count_of(pool, at), ledger.step_count_of(pool, at)):
+        numbers.add(ledger.step_of(pool, step, at).offer)
+    found = [registry.offer_of(pool, number, at) for number in sorted(numbers, reverse=True)]
+    pending = registry.pending_offer_of(pool, at)
+    return found if pending is None else [*found, pending.offer]
+
+
+def check_fit(terms: PoolTerms, offers: Sequence[Offer], account: LocalAccount) -> None:
+    """Check that the key is the coordinator's of one of the offers and the version ours. Raises: SettingsError."""
+    coordinators = [offer.coordinator for offer in offers]
+    if parse_address(account.address) not in coordinators:
+        raise SettingsError(f"the pool's coordinator is {coordinators[0]}, the keystore is of {account.address}")
     if terms.protocol_version != stannary.PROTOCOL_VERSION:
         raise SettingsError(
             f"the pool speaks protocol version {terms.protocol_version}, this software {stannary.PROTOCOL_VERSION}"
         )
 
 
-def read_documents(paths: Sequence[Path], terms: PoolTerms) -> Mapping[Hash, bytes]:
+def read_documents(paths: Sequence[Path], terms: PoolTerms, offers: Sequence[Offer]) -> Mapping[Hash, bytes]:
     """Return documents by hash. Raises: SettingsError for one that cannot be read or that the pool does not name."""
-    wanted = {terms.card_hash: "card", terms.environment_hash: "environment"}
+    wanted = {**{offer.card_hash: "card" for offer in offers}, terms.environment_hash: "environment"}
     found: dict[Hash, bytes] = {}
     for path in paths:
         try:
@@ -154,18 +171,20 @@ def checks(settings: Settings) -> Iterator[tuple[str, object]]:
         chain = Chain.open(settings.rpc_url, settings.deployment)
         yield "chain", f"{chain.chain_id}, block {chain.frozen().number}"
         terms = chain.pool_registry.terms_of(settings.pool)
-        check_fit(terms, account)
+        offers = living_offers(chain, settings.pool)
+        check_fit(terms, offers, account)
         yield "pool", settings.pool
     except StannaryError as error:
         yield "wallet, chain and pool", error
         return
     try:
-        Sender(chain, account).require_fees(FEES_GAS)
+        Sender(chain, account, fee_rules=settings.fee_rules).require_fees(FEES_GAS)
         yield "fees", "enough for the next calls"
     except StannaryError as error:
         yield "fees", error
     try:
-        yield "documents", f"{len(read_documents(settings.documents, terms))} of 2"
+        found = read_documents(settings.documents, terms, offers)
+        yield "documents", f"{len(found)} of {len({offer.card_hash for offer in offers}) + 1}"
     except StannaryError as error:
         yield "documents", error
 

@@ -1,8 +1,8 @@
 """The database's tables. Portable SQL; no logic beyond the conversion between rows and protocol structs.
 
-Two kinds of rows. *Mirrored* rows (cursor, blocks, events, steps, panels, votes, policies, positions, nodes) can be
-rebuilt from the chain alone. *Own* rows (nonces, leases, submissions, commitments, heartbeats, verdicts, evidence,
-weights) are what the coordinator has promised or been given.
+Two kinds of rows. *Mirrored* rows (cursor, blocks, events, steps, stakes, taken slots, panels, votes, cases, policies,
+positions, nodes) can be rebuilt from the chain alone. *Own* rows (nonces, leases, submissions, commitments,
+heartbeats, verdicts, evidence, weights) are what the coordinator has promised or been given.
 """
 
 from __future__ import annotations
@@ -105,9 +105,14 @@ class CursorRow(Base):
     block_hash: Mapped[Hash]
     chain_time: Mapped[int]
     """Timestamp of that block."""
+    pool_time: Mapped[int]
+    """The pool's clock when that block was found to be the newest."""
     seen_at: Mapped[float]
     """Server time at which that block was found to be the newest."""
     is_open: Mapped[bool]
+    is_paused: Mapped[bool]
+    trainer: Mapped[Address | None]
+    """Of the offer in force."""
 
 
 class BlockRow(Base):
@@ -119,7 +124,7 @@ class BlockRow(Base):
 
 
 class EventRow(Base):
-    """An event of this pool, or of a node."""
+    """An event of this pool, of a node, or of a case."""
 
     __tablename__ = "events"
     block_number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -129,8 +134,8 @@ class EventRow(Base):
     name: Mapped[str] = mapped_column(String(64))
     step: Mapped[int | None] = mapped_column(index=True)
     """The step it is about, if it is about one."""
-    leaf_index: Mapped[int | None]
-    """The leaf it is about, if it is about one."""
+    slot: Mapped[int | None]
+    """The slot it is about, if it is about one."""
     arguments: Mapped[str]
     """JSON; numbers as strings, bytes as hexadecimal."""
     stale_key: Mapped[str] = mapped_column(String(96))
@@ -145,25 +150,69 @@ class StaleRow(Base):
 
 
 class StepRow(Base):
-    """A step as it stood on chain when the mirror last read it."""
+    """A step as it stood on chain when the mirror last read it; times on the pool's clock."""
 
     __tablename__ = "steps"
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     phase: Mapped[int]
     policy_step: Mapped[int]
     slots: Mapped[int]
-    leaf_count: Mapped[int]
+    taken: Mapped[int]
     opened_block: Mapped[int]
-    opened_at: Mapped[int]
     seed_block: Mapped[int]
     seeded_at: Mapped[int]
     audit_block: Mapped[int]
     committed_at: Mapped[int]
-    audited_at: Mapped[int]
-    voted_at: Mapped[int]
+    audit_from: Mapped[int]
+    """Before it a slot may still be taken or delivered on chain: no panel is drawn."""
+    reveal_until: Mapped[int]
+    """When the votes are all in, or can no longer come."""
+    was_redrawn: Mapped[bool]
     finalized_at: Mapped[int]
     seed_beacon: Mapped[Hash]
     submission_root: Mapped[Hash]
+    leaf_count: Mapped[int]
+    """Entries of the committed pay table."""
+    outcomes: Mapped[bytes | None]
+    """Two bits a slot, once finalized."""
+    coordinator: Mapped[Address]
+    """This and the next three are of the offer that the step was opened under."""
+    card_hash: Mapped[Hash]
+    price_per_group: Mapped[Wei]
+    price_per_token: Mapped[Wei]
+
+
+class StakeRow(Base):
+    """A worker's active stake just before a step was opened: what its pay in that step is capped by."""
+
+    __tablename__ = "stakes"
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    provider: Mapped[Address] = mapped_column(primary_key=True)
+    active: Mapped[Wei]
+
+
+class TakenRow(Base):
+    """A slot that a worker took on chain."""
+
+    __tablename__ = "taken"
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    slot: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    provider: Mapped[Address]
+    leaf_hash: Mapped[Hash | None]
+    """Once its work is delivered."""
+
+
+class CaseRow(Base):
+    """A dispute about a leaf, or about a worker's run of leaves, where `slot` says nothing."""
+
+    __tablename__ = "cases"
+    case_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    step: Mapped[int] = mapped_column(index=True)
+    slot: Mapped[int]
+    provider: Mapped[Address]
+    kind: Mapped[int]
+    phase: Mapped[int]
+    ruling: Mapped[int]
 
 
 class PanelRow(Base):
@@ -176,7 +225,7 @@ class PanelRow(Base):
 
 
 class VoteRow(Base):
-    """A panel member's vote."""
+    """A panel member's vote, once revealed."""
 
     __tablename__ = "votes"
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -195,7 +244,7 @@ class PolicyRow(Base):
 
 
 class PositionRow(Base):
-    """A provider's active stake in this pool."""
+    """A provider's active stake in this pool; 0 while it is suspended or below the pool's minimum."""
 
     __tablename__ = "positions"
     provider: Mapped[Address] = mapped_column(primary_key=True)
@@ -204,7 +253,7 @@ class PositionRow(Base):
 
 
 class NodeRow(Base):
-    """A node and whom it acts for; None once it was removed."""
+    """A node or controller and whom it acts for; None once it acts for nobody."""
 
     __tablename__ = "nodes"
     node: Mapped[Address] = mapped_column(primary_key=True)
@@ -274,12 +323,12 @@ class SubmissionRow(Base):
     content_hash: Mapped[Hash] = mapped_column(index=True)
     signature: Mapped[bytes]
     received_at: Mapped[int]
-    """Chain time."""
+    """Pool time."""
     receipt_signature: Mapped[bytes]
     uploaded_at: Mapped[int | None]
-    """Chain time at which the bytes were there and had the right hash."""
-    leaf_index: Mapped[int | None]
-    """Place in the committed tree."""
+    """Pool time at which the bytes were there and had the right hash."""
+    is_committed: Mapped[bool]
+    """Whether it is among the leaves that were frozen."""
 
     def submission(self) -> Submission:
         """Return the leaf."""
@@ -324,7 +373,7 @@ class VerdictRow(Base):
     __tablename__ = "verdicts"
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     node: Mapped[Address] = mapped_column(primary_key=True)
-    leaf_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    slot: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     pool: Mapped[int]
     leaf_hash: Mapped[Hash]
     outcome: Mapped[int]

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from demo.plan import PolicyName, plan_of
 
+EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128
 
@@ -31,7 +32,7 @@ def demo(
 
     console = Console(soft_wrap=True)
     try:
-        run_demo(plan_of(policy, steps, lr), run_dir, console)
+        outcome = run_demo(plan_of(policy, steps, lr), run_dir, console)
     except ProcessEnded as ended:
         for line in ended.lines:
             console.print(f"    {line}", highlight=False, markup=False)
@@ -43,3 +44,7 @@ def demo(
         console.print(f"stopped by {stopped}; every process has ended", highlight=False, markup=False)
         raise typer.Exit(EXIT_SIGNAL + stopped.number) from None
     console.print(f"report    {run_dir / 'report.html'}  {run_dir / 'report.json'}", highlight=False, markup=False)
+    for failure in outcome.record.failures:
+        console.print(f"FAILED    {failure}", highlight=False, markup=False)
+    if outcome.record.failures:
+        raise typer.Exit(EXIT_FAILED)

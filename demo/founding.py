@@ -9,7 +9,7 @@ from pathlib import Path
 
 from demo import plan as numbers
 from demo.plan import Plan
-from demo.wallets import Wallets
+from demo.wallets import Wallet, Wallets
 from stannary.chain import Chain, Connection, Sender, deploy
 from stannary.documents import canonical, document_hash
 from stannary.structs import NodeConsent
@@ -64,6 +64,7 @@ def found(
     chain.token.mint(sender, sender.address, budget)
     chain.token.require_allowance(sender, deployment.payout_vault, budget)
     chain.payout_vault.fund(sender, pool, budget)
+    _endow(chain, pool, wallets[numbers.ACCUSER])
 
     with ThreadPoolExecutor(THREADS) as threads:
         joins = [
@@ -78,6 +79,13 @@ def found(
     for path, document in zip(documents, (card, environment), strict=True):
         path.write_bytes(canonical(document))
     return Founded(chain, pool, deployment_file, documents)
+
+
+def _endow(chain: Chain, pool: PoolId, accuser: Wallet) -> None:
+    """Give the accuser what one dispute costs, and let the vault take it."""
+    sender, bond = Sender(chain, accuser.account), chain.dispute_court.bond_of(pool)
+    chain.token.mint(sender, sender.address, bond)
+    chain.token.require_allowance(sender, chain.deployment.payout_vault, bond)
 
 
 def _join(chain: Chain, pool: PoolId, wallets: Wallets, party: str, role: Role) -> None:

@@ -12,8 +12,8 @@ from importlib import resources
 from string import Template
 
 from demo import charts
-from demo.record import Example, LeafRecord, Measurement, Record
-from stannary.types import Outcome
+from demo.record import AccusationRecord, Example, LeafRecord, Measurement, Record, ValidatorRecord
+from stannary.types import Outcome, Ruling
 
 TITLES = {
     "honest_vllm": "honest · vLLM",
@@ -43,6 +43,7 @@ def render(record: Record) -> str:
         **_lanes(record),
         **_verdicts(record),
         **_examples(record),
+        **_accusations(record),
         **_money(record),
         **_books(record),
         **_transactions(record),
@@ -64,8 +65,8 @@ def _summary(record: Record) -> str:
     aside = f" Not all were honest: {' and '.join(dishonest)}." if dishonest else ""
     return escape(
         f"{providers} providers on {engines} generated and proved {len(record.leaves)} groups of rollouts, "
-        f"{validators} validators re-checked and judged them, the trainer learnt from the accepted ones alone, "
-        f"and the chain paid and slashed.{aside}"
+        f"panels drawn from {validators} validators re-checked and judged them, the trainer learnt from the accepted "
+        f"ones alone, and the chain paid and slashed.{aside}"
     )
 
 
@@ -78,7 +79,7 @@ def _tiles(record: Record) -> str:
         (f"{counts[Outcome.ACCEPT]} / {rejected}", "groups accepted / rejected"),
         (tokens(sum(provider.slashed_wei for provider in record.providers)), "tokens slashed"),
         (tokens(sum(provider.payout_wei for provider in record.providers)), "tokens paid out"),
-        ("yes" if _is_conserved(record) else "NO", "money conserved, to the wei"),
+        ("yes" if record.is_conserved else "NO", "money conserved, to the wei"),
         (_duration(record.wall_s), f"wall time, {record.peak_rss_mb / 1024:.1f} GB at most"),
     ]
     return "".join(
@@ -132,7 +133,13 @@ def _lanes(record: Record) -> dict[str, str]:
         rows.append(charts.Lane(_title(provider.role), tuple(spans)))
     for validator in record.validators:
         spans = [
-            charts.Span(step.audited_at - origin, vote.at - origin, "validator", f"step {step.step}: draw to vote")
+            charts.Span(
+                step.audited_at - origin,
+                vote.revealed_at - origin,
+                "validator",
+                f"step {step.step}: drawn, committed after {vote.committed_at - step.audited_at} s, "
+                f"revealed after {vote.revealed_at - step.audited_at} s",
+            )
             for step in record.steps
             for vote in step.votes
             if vote.validator == validator.name and step.audited_at is not None
@@ -149,7 +156,7 @@ def _lanes(record: Record) -> dict[str, str]:
         ("trainer", "from the votes on a step to the next policy"),
         ("accept", "worker: all accepted"),
         ("fault", "worker: something slashed"),
-        ("validator", "panel drawn to vote"),
+        ("validator", "panel drawn to vote revealed"),
         ("chain", "step finalized"),
     ]
     return {
@@ -163,7 +170,7 @@ def _lanes(record: Record) -> dict[str, str]:
 def _trainer_spans(record: Record, origin: int) -> Iterable[charts.Span]:
     published = {policy.policy_step: policy.published_at for policy in record.policies}
     for step in record.steps:
-        begin = max((vote.at for vote in step.votes), default=None)
+        begin = max((vote.revealed_at for vote in step.votes), default=None)
         end = published.get(step.step + 1)
         if begin is not None and end is not None and end > begin:
             title = f"step {step.step} → policy {step.step + 1}"
@@ -211,6 +218,37 @@ def _measurement(item: Measurement) -> str:
     return f"<tr><td>{escape(item.check)}</td><td>{escape(item.name)}</td>{cells}{judged}</tr>"
 
 
+def _accusations(record: Record) -> dict[str, str]:
+    note = (
+        "Anyone may dispute what a panel decided, for a bond. A jury of validators that did not sit on the panel "
+        "judges the leaf again. Here an accuser without stake said that an honest worker's accepted group was bad."
+    )
+    tables = "".join(map(_accusation, record.accusations)) or "<p>None: nobody disputed anything.</p>"
+    return {"accusations_note": note, "accusations": tables}
+
+
+def _accusation(case: AccusationRecord) -> str:
+    word = "overturned" if case.is_overturned else "NOT OVERTURNED"
+    rows = [
+        ["accused", f"{_title(case.role)}, step {case.step}, slot {case.slot}"],
+        ["the jury ruled", _ruling(case.ruling)],
+        ["bond lost by the accuser", f"{tokens(case.bond_lost_wei)} of {tokens(case.bond_wei)}"],
+        ["paid to the worker for the group", tokens(case.paid_wei)],
+        ["paid to the worker out of the bond", tokens(case.compensation_wei)],
+        ["slashed from the worker", tokens(case.slashed_wei)],
+    ]
+    jurors = [[juror.validator, _ruling(juror.ruling), tokens(juror.paid_wei)] for juror in case.jurors]
+    return (
+        f"<div><h3>case {case.case_id}: {word}</h3>"
+        f'<div class="wide">{_table(["", ""], rows, text_columns=(0, 1))}</div>'
+        f'<div class="wide">{_table(["juror", "ruled", "paid"], jurors, text_columns=(0, 1))}</div></div>'
+    )
+
+
+def _ruling(ruling: Ruling | None) -> str:
+    return "nothing" if ruling is None else ruling.name.lower()
+
+
 def _money(record: Record) -> dict[str, str]:
     bars = []
     for provider in record.providers:
@@ -239,7 +277,7 @@ def _money(record: Record) -> dict[str, str]:
         )
     for validator in record.validators:
         stakes = [tokens(wei) for wei in (validator.allocated_wei, validator.slashed_wei, validator.stake_wei)]
-        rows.append([validator.name, f"{validator.votes} votes", "", *stakes, tokens(validator.fees_wei), ""])
+        rows.append([validator.name, _seats(validator), "", *stakes, tokens(validator.fees_wei), ""])
     head = ["", "accepted", "rejected", "staked", "slashed", "stake left", "paid", "paid for rejected"]
     return {
         "money_note": "In tokens of the pool. Each fault costs a share of the stake; a provider below the minimum "
@@ -331,12 +369,13 @@ def _worst(leaves: Sequence[LeafRecord]) -> str:
     return KINDS[next((outcome for outcome in ranked if outcome in outcomes), Outcome.ACCEPT)]
 
 
+def _seats(validator: ValidatorRecord) -> str:
+    rulings = f", {validator.rulings} rulings" if validator.rulings else ""
+    return f"{validator.votes} votes{rulings}"
+
+
 def _title(role: str) -> str:
     return TITLES.get(role, role)
-
-
-def _is_conserved(record: Record) -> bool:
-    return all(account.is_conserved for account in record.accounts)
 
 
 def _duration(seconds: float) -> str:

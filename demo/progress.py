@@ -12,7 +12,7 @@ from rich.console import Console
 from demo.page import tokens
 from demo.record import Record, StepRecord
 from demo.report import History
-from stannary.chain import events
+from stannary.chain import StepHistory, events
 from stannary.types import Outcome, PoolId
 
 QUIET_S = 10.0
@@ -68,7 +68,10 @@ def awaited(history: History, pool: PoolId, steps: int) -> str:
     settled |= {event.step for event in history.of(events.StepCancelled, pool=pool)}
     step = min((number for number in range(steps) if number not in settled), default=None)
     if step is None:
-        return "the last policy" if len(history.of(events.PolicyPublished, pool=pool)) <= steps else "the slashes"
+        if len(history.of(events.PolicyPublished, pool=pool)) <= steps:
+            return "the last policy"
+        is_open = len(history.of(events.CaseResolved)) < len(history.of(events.CaseOpened, pool=pool))
+        return "the jury" if is_open else "the slashes"
     if not history.of(events.StepOpened, pool=pool, step=step):
         return f"the trainer to open step {step}"
     if not history.of(events.SeedBeaconSealed, pool=pool, step=step):
@@ -78,10 +81,12 @@ def awaited(history: History, pool: PoolId, steps: int) -> str:
     drawn = history.of(events.AuditBeaconSealed, pool=pool, step=step)
     if not drawn:
         return f"the panel of step {step} to be drawn"
-    votes = len(history.of(events.Voted, pool=pool, step=step))
-    if votes < len(drawn[0].panel):
-        return f"the votes on step {step}: {votes} of {len(drawn[0].panel)}"
-    return f"step {step} to be finalized"
+    chain, seats = StepHistory.of(history.events, pool, step), len(drawn[0].panel)
+    if len(chain.commitments) < seats:
+        return f"the commitments of step {step}: {len(chain.commitments)} of {seats}"
+    if len(chain.votes) < seats:
+        return f"the votes on step {step}: {len(chain.votes)} of {seats}"
+    return f"the end of the challenge time of step {step}"
 
 
 def closing_lines(record: Record) -> list[str]:
@@ -111,10 +116,19 @@ def closing_lines(record: Record) -> list[str]:
         for provider in record.providers
     ]
     lines += [
-        f"{validator.name:<20} {validator.votes:>3} votes     staked {tokens(validator.allocated_wei):>7}   "
+        f"{validator.name:<20} {validator.votes:>3} votes, {validator.rulings:>2} rulings   "
+        f"staked {tokens(validator.allocated_wei):>7}   "
         f"slashed {tokens(validator.slashed_wei):>8}   left {tokens(validator.stake_wei):>8}   "
         f"claimed {tokens(validator.fees_wei):>9}"
         for validator in record.validators
+    ]
+    lines += [
+        f"case {case.case_id}: {case.role} was accused for step {case.step}, slot {case.slot}; "
+        f"the jury ({', '.join(juror.validator for juror in case.jurors)}) ruled "
+        f"{'nothing' if case.ruling is None else case.ruling.name.lower()}: the accuser lost "
+        f"{tokens(case.bond_lost_wei)}, the worker was paid {tokens(case.paid_wei + case.compensation_wei)} and lost "
+        f"{tokens(case.slashed_wei)}"
+        for case in record.accusations
     ]
     total = sum(record.transactions.values())
     lines.append(f"transactions {total}, {record.gas_used:,} gas; largest lag {record.lag_max}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stannary.types import Address, Outcome
+from stannary.types import Address, Outcome, Ruling
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,29 +17,28 @@ class LeafRecord:
 
     step: int
     slot: int
-    index: int
-    """Its place among the leaves of its step."""
     role: str
     provider: Address
     units: int
     outcome: Outcome
-    """What the panel's votes came to on chain."""
+    """What the panel's revealed votes came to."""
     reason: str
     """Why, in the words of the validators who voted so."""
     reward: float
     """Mean reward of the group, recomputed from the submission file."""
     leased_at: int
-    """Chain time in unix seconds."""
+    """On the pool's clock, which is the chain's as long as nobody stops it."""
     paid_wei: int
     slashed_wei: int
 
 
 @dataclass(frozen=True, slots=True)
 class VoteRecord:
-    """One validator's vote on a step."""
+    """One validator's vote on a step. Units: chain time in unix seconds."""
 
     validator: str
-    at: int
+    committed_at: int
+    revealed_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,10 @@ class ProviderRecord:
     allocated_wei: int
     stake_wei: int
     slashed_wei: int
+    compensation_wei: int
+    """From bonds that accusers lost."""
     payout_wei: int
+    """Claimed: for accepted work and as compensation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class ValidatorRecord:
     name: str
     provider: Address
     votes: int
+    rulings: int
+    """As a juror."""
     allocated_wei: int
     stake_wei: int
     slashed_wei: int
@@ -142,6 +146,51 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class JurorRecord:
+    """One juror of a case. Units: wei."""
+
+    validator: str
+    ruling: Ruling | None
+    """None if it has revealed nothing."""
+    paid_wei: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccusationRecord:
+    """One leaf that was said to be bad, and what a jury made of it. Units: wei; chain time in unix seconds."""
+
+    case_id: int
+    step: int
+    slot: int
+    role: str
+    """Whose leaf it is."""
+    accuser: Address
+    opened_at: int
+    resolved_at: int | None
+    """None while it is not resolved."""
+    jurors: tuple[JurorRecord, ...]
+    ruling: Ruling | None
+    bond_wei: int
+    bond_lost_wei: int
+    paid_wei: int
+    """To the worker, for the leaf."""
+    compensation_wei: int
+    """To the worker, out of the bond."""
+    slashed_wei: int
+    """From the worker, for this leaf."""
+
+    @property
+    def is_overturned(self) -> bool:
+        """Whether the accuser lost its bond and the worker nothing."""
+        return (
+            self.ruling is Ruling.ACCEPT
+            and self.bond_lost_wei == self.bond_wei > 0
+            and self.paid_wei > 0
+            and self.slashed_wei == 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """The whole run."""
 
@@ -158,6 +207,9 @@ class Record:
     """Contract and function → transactions mined."""
     gas_used: int
     accounts: tuple[Account, ...]
+    accusations: tuple[AccusationRecord, ...]
+    unearned: tuple[str, ...]
+    """Workers whose earnings on chain are not the price of their accepted leaves, in words; none if all is well."""
     accepted_example: Example | None
     rejected_example: Example | None
     heldout_before: float
@@ -169,6 +221,21 @@ class Record:
     def leaves(self) -> tuple[LeafRecord, ...]:
         """All submissions that were committed, in order."""
         return tuple(leaf for step in self.steps for leaf in step.leaves)
+
+    @property
+    def is_conserved(self) -> bool:
+        """Whether the books of every contract agree, and every worker has earned what it was to be paid."""
+        return all(account.is_conserved for account in self.accounts) and not self.unearned
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What of the run must not be so, in words."""
+        found = [f"{account.contract} does not conserve" for account in self.accounts if not account.is_conserved]
+        found += self.unearned
+        if not self.accusations:
+            found.append("no accusation was made")
+        found += [f"case {case.case_id} was not overturned" for case in self.accusations if not case.is_overturned]
+        return tuple(found)
 
     @property
     def lag_max(self) -> int:

@@ -21,7 +21,9 @@ import contracts
 from demo.page import render
 from demo.record import (
     Account,
+    AccusationRecord,
     Example,
+    JurorRecord,
     LeafRecord,
     Measurement,
     PolicyRecord,
@@ -31,16 +33,16 @@ from demo.record import (
     ValidatorRecord,
     VoteRecord,
 )
-from stannary.chain import Chain, Event, events
+from stannary.chain import Chain, Event, StepHistory, events
 from stannary.client import CoordinatorClient
 from stannary.environments import Environment
 from stannary.errors import Malformed, Unavailable
 from stannary.evidence import EvidenceFile, LeafEvidence
-from stannary.merkle import merkle_root
 from stannary.rollout import decode_group
 from stannary.seeds import StepSeeds
+from stannary.slots import submission_root
 from stannary.structs import Submission
-from stannary.types import Address, Outcome, PoolId, Reason, Role, to_hex
+from stannary.types import Address, Hash, Outcome, PoolId, Reason, Role, Ruling, to_hex
 from stannary.verdict import tally, unpack_outcomes
 from stannary.wire import LeafOut
 
@@ -133,6 +135,8 @@ def read_record(sources: Sources, measured: Measured) -> Record:
         read_step(sources, history, opened.step, examples) for opened in history.of(events.StepOpened, pool=pool)
     )
     transactions, gas_used = _transactions(sources.chain)
+    providers = _providers(sources, history)
+    leaves = [leaf for step in steps for leaf in step.leaves]
     return Record(
         policy=measured.policy,
         chain_id=sources.chain.deployment.chain_id,
@@ -144,11 +148,13 @@ def read_record(sources: Sources, measured: Measured) -> Record:
             PolicyRecord(published.policy_step, history.at(published))
             for published in history.of(events.PolicyPublished, pool=pool)
         ),
-        providers=_providers(sources, history),
+        providers=providers,
         validators=_validators(sources, history),
         transactions=transactions,
         gas_used=gas_used,
-        accounts=(_stake_account(sources.chain, history), _vault_account(sources.chain, history)),
+        accounts=(_stake_account(sources.chain, history), _vault_account(sources.chain, history, pool)),
+        accusations=tuple(_accusations(sources, history)),
+        unearned=tuple(_unearned(history, providers, leaves)),
         accepted_example=examples.accepted,
         rejected_example=examples.rejected,
         heldout_before=measured.heldout_before,
@@ -177,12 +183,35 @@ def summary(record: Record) -> dict[str, Any]:
         "payout_claimed_wei": {provider.role: provider.payout_wei for provider in record.providers},
         "paid_for_rejected_wei": sum(leaf.paid_wei for leaf in record.leaves if leaf.outcome != Outcome.ACCEPT),
         "stake_wei": {provider.role: provider.stake_wei for provider in record.providers},
-        "conserved": all(account.is_conserved for account in record.accounts),
+        "compensation_wei": {provider.role: provider.compensation_wei for provider in record.providers},
+        "accusations": [_accusation_out(case) for case in record.accusations],
+        "conserved": record.is_conserved,
+        "failures": list(record.failures),
         "lag_max": record.lag_max,
         "transactions": sum(record.transactions.values()),
         "wall_s": round(record.wall_s, 1),
         "peak_rss_mb": record.peak_rss_mb,
     }
+
+
+def _accusation_out(case: AccusationRecord) -> dict[str, Any]:
+    return {
+        "case": case.case_id,
+        "step": case.step,
+        "slot": case.slot,
+        "accused": case.role,
+        "jurors": [juror.validator for juror in case.jurors],
+        "votes": {juror.validator: _ruling_name(juror.ruling) for juror in case.jurors},
+        "ruling": _ruling_name(case.ruling),
+        "bond_lost_wei": case.bond_lost_wei,
+        "paid_to_worker_wei": case.paid_wei + case.compensation_wei,
+        "slashed_from_worker_wei": case.slashed_wei,
+        "overturned": case.is_overturned,
+    }
+
+
+def _ruling_name(ruling: Ruling | None) -> str:
+    return "silent" if ruling is None else ruling.name.lower()
 
 
 def write_report(record: Record, folder: Path) -> dict[str, Any]:
@@ -223,16 +252,22 @@ class _Ballot:
 
     name: str
     outcomes: list[Outcome]
+    """By slot."""
     evidence: EvidenceFile | None
     """None if the validator has not published it (yet)."""
+
+    def on(self, leaf_hash: Hash) -> LeafEvidence | None:
+        """Return the evidence on one leaf."""
+        leaves = () if self.evidence is None else self.evidence.leaves
+        return next((leaf for leaf in leaves if leaf.leaf_hash == leaf_hash), None)
 
 
 def read_step(sources: Sources, history: History, step: int, examples: Examples | None = None) -> StepRecord:
     """Read one step back, finished or not. Raises: as `read_record`."""
     pool = sources.pool
     opened = history.of(events.StepOpened, pool=pool, step=step)[0]
-    votes = history.of(events.Voted, pool=pool, step=step)
     names = {party.provider: party.name for party in sources.validators}
+    chain = StepHistory.of(history.events, pool, step)
     return StepRecord(
         step=step,
         policy_step=opened.policy_step,
@@ -242,66 +277,79 @@ def read_step(sources: Sources, history: History, step: int, examples: Examples 
         committed_at=history.first_at(events.RootCommitted, pool=pool, step=step),
         audited_at=history.first_at(events.AuditBeaconSealed, pool=pool, step=step),
         finalized_at=history.first_at(events.StepFinalized, pool=pool, step=step),
-        votes=tuple(VoteRecord(names[vote.provider], history.at(vote)) for vote in votes),
-        leaves=tuple(_leaves(sources, history, step, examples or Examples())),
+        votes=tuple(
+            VoteRecord(names[member], history.at(chain.commitments[member]), history.at(vote))
+            for member, vote in chain.votes.items()
+        ),
+        leaves=tuple(_leaves(sources, history, chain, examples or Examples())),
     )
 
 
-def _leaves(sources: Sources, history: History, step: int, examples: Examples) -> Iterable[LeafRecord]:
-    pool = sources.pool
+def _leaves(sources: Sources, history: History, chain: StepHistory, examples: Examples) -> Iterable[LeafRecord]:
+    pool, step = sources.pool, chain.step
     terms = history.of(events.PoolCreated, pool=pool)[0].terms
-    committed = history.of(events.RootCommitted, pool=pool, step=step)
-    if not committed:
+    if chain.committed is None or chain.opened is None or chain.seeded is None:
         return
-    leaves = checked_leaves(sources.coordinator, committed[0])
+    leaves = checked_leaves(sources.coordinator, chain.committed, chain.opened.slots)
     names = {party.provider: party.name for party in sources.validators}
     ballots = [
         _Ballot(
-            names[vote.provider],
-            unpack_outcomes(vote.outcomes, committed[0].leaf_count),
+            names[member],
+            unpack_outcomes(vote.outcomes, chain.positions),
             _evidence(sources.coordinator, vote),
         )
-        for vote in history.of(events.Voted, pool=pool, step=step)
+        for member, vote in chain.votes.items()
     ]
     roles = {party.provider: party.name for party in sources.providers}
-    beacon = history.of(events.SeedBeaconSealed, pool=pool, step=step)[0].beacon
-    seeds = StepSeeds(sources.chain.ledger_domain, pool, step, beacon)
-    paid = {claim.slot: claim.amount for claim in history.of(events.Claimed, pool=pool, step=step)}
-    slashed = {event.index: event.amount for event in history.of(events.LeafSlashed, pool=pool, step=step)}
-    for index, leaf in enumerate(leaves):
+    seeds = StepSeeds(sources.chain.ledger_domain, pool, step, chain.seeded.beacon)
+    for leaf in leaves:
         submission = leaf.submission.submission()
-        outcome = tally([ballot.outcomes[index] for ballot in ballots], terms.quorum)
-        agreeing = [ballot for ballot in ballots if _stands_behind(ballot.outcomes[index], outcome)]
+        slot, leaf_hash = submission.slot, submission.struct_hash()
+        outcome = tally([ballot.outcomes[slot] for ballot in ballots], terms.quorum)
+        agreeing = [ballot for ballot in ballots if _stands_behind(ballot.outcomes[slot], outcome)]
         record = LeafRecord(
             step=step,
-            slot=submission.slot,
-            index=index,
+            slot=slot,
             role=roles[submission.provider],
             provider=submission.provider,
             units=submission.units,
             outcome=outcome,
-            reason=_reason(agreeing, index),
+            reason=_reason(agreeing, leaf_hash),
             reward=_reward(sources, seeds, submission, terms.group_size),
             leased_at=leaf.lease.valid_from,
-            paid_wei=paid.get(submission.slot, 0),
-            slashed_wei=slashed.get(index, 0),
+            paid_wei=terms.payout(submission.units) if _is_paid(history, chain, slot) else 0,
+            slashed_wei=chain.slashed[slot].amount if slot in chain.slashed else 0,
         )
         for ballot in agreeing[:1]:
-            if ballot.evidence is not None:
-                examples.see(record, ballot.name, ballot.evidence.leaves[index])
+            evidence = ballot.on(leaf_hash)
+            if evidence is not None:
+                examples.see(record, ballot.name, evidence)
         yield record
 
 
-def checked_leaves(coordinator: CoordinatorClient, committed: events.RootCommitted) -> list[LeafOut]:
+def _is_paid(history: History, chain: StepHistory, slot: int) -> bool:
+    """Say whether the chain settled a slot as accepted: in the step's settlement, or after a dispute."""
+    if slot not in chain.held:
+        outcomes = chain.outcomes()
+        return outcomes is not None and outcomes[slot] is Outcome.ACCEPT
+    cases = [
+        case for case in history.of(events.CaseOpened) if (case.details.step, case.details.slot) == (chain.step, slot)
+    ]
+    resolved = [event for case in cases for event in history.of(events.CaseResolved, case_id=case.case_id)]
+    return any(event.outcome == Outcome.ACCEPT for event in resolved)
+
+
+def checked_leaves(coordinator: CoordinatorClient, committed: events.RootCommitted, slots: int) -> list[LeafOut]:
     """Return a step's leaves from the coordinator. Raises: Malformed if they are not those under the root on chain."""
     answer = coordinator.leaves(committed.step)
-    found = merkle_root([leaf.submission.submission().struct_hash() for leaf in answer.leaves])
-    if found != committed.root or len(answer.leaves) != committed.leaf_count:
-        raise Malformed(f"leaves of step {committed.step}", expected=to_hex(committed.root), got=to_hex(found))
+    found = submission_root([leaf.submission.submission() for leaf in answer.leaves], slots)
+    if found != committed.submission_root:
+        expected = to_hex(committed.submission_root)
+        raise Malformed(f"leaves of step {committed.step}", expected=expected, got=to_hex(found))
     return answer.leaves
 
 
-def _evidence(coordinator: CoordinatorClient, vote: events.Voted) -> EvidenceFile | None:
+def _evidence(coordinator: CoordinatorClient, vote: events.VoteRevealed) -> EvidenceFile | None:
     try:
         found = EvidenceFile.parse(coordinator.evidence(vote.evidence_root))
     except Unavailable:
@@ -315,8 +363,9 @@ def _stands_behind(vote: Outcome, outcome: Outcome) -> bool:
     return vote == outcome or (outcome == Outcome.REJECT and vote == Outcome.FAULT)
 
 
-def _reason(agreeing: Sequence[_Ballot], index: int) -> str:
-    counted = Counter(ballot.evidence.leaves[index].reason for ballot in agreeing if ballot.evidence is not None)
+def _reason(agreeing: Sequence[_Ballot], leaf_hash: Hash) -> str:
+    found = [evidence for ballot in agreeing if (evidence := ballot.on(leaf_hash)) is not None]
+    counted = Counter(evidence.reason for evidence in found)
     reason = counted.most_common(1)[0][0] if counted else Reason.NONE
     return reason.name.lower()
 
@@ -365,8 +414,9 @@ def _providers(sources: Sources, history: History) -> tuple[ProviderRecord, ...]
             node=party.node,
             allocated_wei=_allocated(sources, history, party, Role.WORKER),
             stake_wei=_stake(sources, party, Role.WORKER),
-            slashed_wei=sum(event.amount for event in history.of(events.Slashed, provider=party.provider)),
-            payout_wei=sum(event.amount for event in history.of(events.Claimed, provider=party.provider)),
+            slashed_wei=_amounts(history, events.Slashed, party),
+            compensation_wei=_amounts(history, events.BondSpent, party),
+            payout_wei=_amounts(history, events.Claimed, party),
         )
         for party in sources.providers
     )
@@ -377,14 +427,70 @@ def _validators(sources: Sources, history: History) -> tuple[ValidatorRecord, ..
         ValidatorRecord(
             name=party.name,
             provider=party.provider,
-            votes=len(history.of(events.Voted, pool=sources.pool, provider=party.provider)),
+            votes=len(history.of(events.VoteRevealed, pool=sources.pool, provider=party.provider)),
+            rulings=len(history.of(events.JurorRevealed, provider=party.provider)),
             allocated_wei=_allocated(sources, history, party, Role.VALIDATOR),
             stake_wei=_stake(sources, party, Role.VALIDATOR),
-            slashed_wei=sum(event.amount for event in history.of(events.Slashed, provider=party.provider)),
-            fees_wei=sum(event.amount for event in history.of(events.FeeClaimed, provider=party.provider)),
+            slashed_wei=_amounts(history, events.Slashed, party),
+            fees_wei=_amounts(history, events.Claimed, party),
         )
         for party in sources.validators
     )
+
+
+def _amounts(history: History, kind: type[Any], party: Party) -> int:
+    return sum(event.amount for event in history.of(kind, provider=party.provider))
+
+
+def _unearned(history: History, providers: Iterable[ProviderRecord], leaves: Sequence[LeafRecord]) -> Iterable[str]:
+    """Yield, for each worker of whom it is so, that the chain credited another sum than its accepted leaves cost."""
+    for provider in providers:
+        due = sum(leaf.paid_wei for leaf in leaves if leaf.provider == provider.provider)
+        earned = sum(event.amount for event in history.of(events.Earned, provider=provider.provider))
+        if due != earned:
+            yield f"{provider.role} earned {earned} wei for leaves of {due} wei"
+
+
+def _accusations(sources: Sources, history: History) -> Iterable[AccusationRecord]:
+    names = {party.provider: party.name for party in (*sources.providers, *sources.validators)}
+    for case in history.of(events.CaseOpened, pool=sources.pool):
+        details, resolved = case.details, history.of(events.CaseResolved, case_id=case.case_id)
+        settled = _beside(history, resolved[0]) if resolved else []
+        rulings = {event.provider: event.ruling for event in history.of(events.JurorRevealed, case_id=case.case_id)}
+        jury = [juror for drawn in history.of(events.JuryDrawn, case_id=case.case_id) for juror in drawn.jury]
+        returned = _credited(settled, events.BondSpent, details.disputant)
+        yield AccusationRecord(
+            case_id=case.case_id,
+            step=details.step,
+            slot=details.slot,
+            role=names.get(case.provider, case.provider),
+            accuser=details.disputant,
+            opened_at=history.at(case),
+            resolved_at=history.at(resolved[0]) if resolved else None,
+            jurors=tuple(
+                JurorRecord(
+                    names.get(juror, juror),
+                    Ruling(rulings[juror]) if juror in rulings else None,
+                    _credited(settled, events.BondSpent, juror) + _credited(settled, events.Earned, juror),
+                )
+                for juror in jury
+            ),
+            ruling=Ruling(resolved[0].ruling) if resolved else None,
+            bond_wei=details.bond,
+            bond_lost_wei=details.bond - returned if resolved else 0,
+            paid_wei=_credited(settled, events.Earned, case.provider),
+            compensation_wei=_credited(settled, events.BondSpent, case.provider),
+            slashed_wei=_credited(settled, events.Slashed, case.provider),
+        )
+
+
+def _beside(history: History, event: Event) -> list[Event]:
+    """Return all events of the transaction of one."""
+    return [other for other in history.events if other.place.transaction == event.place.transaction]
+
+
+def _credited(found: Iterable[Event], kind: type[Any], account: Address) -> int:
+    return sum(event.amount for event in found if isinstance(event, kind) and event.provider == account)
 
 
 def _allocated(sources: Sources, history: History, party: Party, role: Role) -> int:
@@ -403,20 +509,20 @@ def _stake_account(chain: Chain, history: History) -> Account:
         balance_wei=chain.token.balance_of(manager.address),
         owed_wei=manager.total_held(),
         inflows={"deposited": _sum(history, events.Deposited)},
-        outflows={"withdrawn": _sum(history, events.Withdrawn), "slashed": _sum(history, events.Slashed)},
+        outflows={"withdrawn": _sum(history, events.Withdrawn), "burned": _sum(history, events.StakeBurned)},
     )
 
 
-def _vault_account(chain: Chain, history: History) -> Account:
+def _vault_account(chain: Chain, history: History, pool: PoolId) -> Account:
     vault = chain.payout_vault
+    escrow, owed = vault.escrow_of(pool), vault.owed_of(pool)
     return Account(
         contract=vault.NAME,
         balance_wei=chain.token.balance_of(vault.address),
-        owed_wei=vault.token_liability_of(chain.token.address),
-        inflows={"funded": _sum(history, events.Funded)},
+        owed_wei=escrow.free + escrow.reserved + escrow.locked + owed.bonded + owed.unclaimed,
+        inflows={"funded": _sum(history, events.Funded), "bonds": _sum(history, events.BondTaken)},
         outflows={
-            "paid to providers": _sum(history, events.Claimed),
-            "paid to validators": _sum(history, events.FeeClaimed),
+            "claimed": _sum(history, events.Claimed),
             "drained": _sum(history, events.Drained),
             "burned": _sum(history, events.Burned),
         },

@@ -1,6 +1,6 @@
 """The demo from beginning to end: found a pool, start every role, watch, settle, read back, report.
 
-base policy ─ chain ─ pool and stakes ─ coordinator ─ trainer, workers, validators ─ … ─ claims ─ report
+base policy ─ chain ─ pool and stakes ─ coordinator ─ trainer, workers, validators ─ accusation ─ … ─ claims ─ report
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from demo import plan as numbers
+from demo.accusation import Accuser
 from demo.founding import Founded, found
 from demo.memory import MemoryPeak
 from demo.plan import Plan
@@ -27,7 +28,7 @@ from demo.progress import Progress, awaited, closing_lines
 from demo.record import Record
 from demo.report import History, Measured, Party, Sources, read_record, read_step, write_report
 from demo.roles import STANNARY, Commands
-from demo.settlement import claim_fees, claim_payouts
+from demo.settlement import claim_all
 from demo.wallets import Wallets, make_wallets
 from stannary.chain import Connection, Sender, devnet, events
 from stannary.client import CoordinatorClient
@@ -73,7 +74,7 @@ def run_demo(plan: Plan, run_dir: Path, console: Console) -> Outcome:
         client = stack.enter_context(_client(founded, wallets, commands))
         sources = _sources(plan, founded, wallets, client, base)
         _start(commands, client, processes, progress)
-        _watch(plan, sources, processes, progress)
+        _watch(plan, sources, _accuser(plan, sources, wallets), processes, progress)
         _settle(plan, sources, wallets, processes, progress)
         heldout_before, heldout_after = read_heldout(run_dir / "trainer" / "metrics.jsonl", plan.steps)
         measured = Measured(
@@ -177,6 +178,18 @@ def _sources(plan: Plan, founded: Founded, wallets: Wallets, client: Coordinator
     )
 
 
+def _accuser(plan: Plan, sources: Sources, wallets: Wallets) -> Accuser:
+    return Accuser(
+        chain=sources.chain,
+        pool=sources.pool,
+        coordinator=sources.coordinator,
+        sender=Sender(sources.chain, wallets[numbers.ACCUSER].account),
+        accused=frozenset(party.provider for party in sources.providers if party.name in numbers.HONEST),
+        quorum=numbers.QUORUM,
+        first_step=plan.accused_step,
+    )
+
+
 def _start(commands: Commands, client: CoordinatorClient, processes: Processes, progress: Progress) -> None:
     first = commands.coordinator()
     processes.start(first.name, first.command)
@@ -203,8 +216,8 @@ def _wait_for(answer: Callable[[], object], what: str, processes: Processes, pro
             return
 
 
-def _watch(plan: Plan, sources: Sources, processes: Processes, progress: Progress) -> None:
-    """Print each step as it ends, until the last policy is published and every fault slashed."""
+def _watch(plan: Plan, sources: Sources, accuser: Accuser, processes: Processes, progress: Progress) -> None:
+    """Print each step as it ends, until the last policy is published, every fault slashed and every case resolved."""
     history = History.read(sources.chain)
     pool = sources.pool
     shown = 0
@@ -215,6 +228,8 @@ def _watch(plan: Plan, sources: Sources, processes: Processes, progress: Progres
         history.advance()
         if len(history.events) > seen:
             seen, moved = len(history.events), time.monotonic()
+        if said := accuser.act(history):
+            progress.say(said)
         finals = history.of(events.StepFinalized, pool=pool)
         for event in finals[shown:]:
             progress.step(read_step(sources, history, event.step))
@@ -223,7 +238,8 @@ def _watch(plan: Plan, sources: Sources, processes: Processes, progress: Progres
         has_learnt = len(history.of(events.PolicyPublished, pool=pool)) > plan.steps
         faults = sum(event.faulted for event in finals)
         slashed = len(history.of(events.LeafSlashed, pool=pool))
-        if settled >= plan.steps and has_learnt and slashed >= faults:
+        cases = len(history.of(events.CaseOpened, pool=pool)) - len(history.of(events.CaseResolved))
+        if settled >= plan.steps and has_learnt and slashed >= faults and not cases:
             return
         what = awaited(history, pool, plan.steps)
         progress.waiting(what)
@@ -237,11 +253,11 @@ def _settle(plan: Plan, sources: Sources, wallets: Wallets, processes: Processes
     processes.finish(trainer, timeout_s=START_TIMEOUT_S)
     for name in (*plan.workers, *numbers.VALIDATORS):
         processes.end(processes.named(name))
-    progress.say("all steps are final; providers and validators claim")
+    progress.say("all steps are final; everybody claims, and what was slashed is burned")
     chain = sources.chain
-
-    def senders(names: tuple[str, ...]) -> dict[Any, Sender]:
-        return {wallets.cold(name).address: Sender(chain, wallets.cold(name).account) for name in names}
-
-    claim_payouts(chain, sources.pool, sources.coordinator, senders(plan.workers))
-    claim_fees(chain, sources.pool, senders(numbers.VALIDATORS))
+    names = [f"{party}.provider" for party in (*plan.workers, *numbers.VALIDATORS)]
+    # The coordinator is paid for the beacons that it sealed.
+    accounts = [wallets[name].account for name in (*names, "coordinator", numbers.ACCUSER)]
+    claim_all(chain, sources.pool, [Sender(chain, account) for account in accounts])
+    if chain.stake_manager.burnable():
+        chain.stake_manager.burn_slashed(Sender(chain, wallets["owner"].account))

@@ -19,6 +19,7 @@ class Admission:
     """What was found on chain, all at one block."""
 
     terms: PoolTerms
+    """With the offer for a step opened now."""
     provider: Address
     stake_wei: int
 
@@ -28,7 +29,7 @@ def admit(chain: Chain, pool: int, node: Address, role: Role, at: Block) -> Admi
 
     Raises: OperatorError that says what to do; Reverted if there is no such pool; Unreachable.
     """
-    terms = chain.pool_registry.terms_of(pool, at)
+    terms = chain.terms_in_force(pool, at)
     if terms.protocol_version != PROTOCOL_VERSION:
         raise OperatorError(
             f"pool {pool} speaks protocol version {terms.protocol_version}, this {role.name.lower()} version "
@@ -41,6 +42,12 @@ def admit(chain: Chain, pool: int, node: Address, role: Role, at: Block) -> Admi
         )
     stake_wei = int(chain.stake_manager.active_stake_of(pool, role, provider, at))
     minimum_wei = terms.min_worker_stake if role is Role.WORKER else terms.min_validator_stake
+    suspended_until = chain.stake_manager.standing_of(pool, role, provider, at).suspended_until
+    if suspended_until:
+        raise OperatorError(
+            f"{provider} is suspended in pool {pool} until {suspended_until} of its clock, now "
+            f"{chain.pool_registry.clock_of(pool, at)}: then reinstate it (`stannary provider reinstate`)"
+        )
     if stake_wei < minimum_wei:
         raise OperatorError(
             f"{provider} has {stake_wei / 1e18:.6f} stake tokens allocated to {_VERBS[role]} in pool {pool}, "

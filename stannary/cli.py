@@ -13,7 +13,7 @@ import traceback
 
 import typer
 
-from stannary.commands import devnet, pool, provider, wallet
+from stannary.commands import devnet, dispute, pool, provider, wallet
 from stannary.commands.roles import RootGroup
 from stannary.errors import NetworkError, OperatorError, StannaryError
 from stannary.settings import DEBUG_VARIABLE
@@ -33,6 +33,7 @@ app = typer.Typer(
 app.add_typer(wallet.app, name="wallet")
 app.add_typer(provider.app, name="provider")
 app.add_typer(pool.app, name="pool")
+app.add_typer(dispute.app, name="dispute")
 app.add_typer(devnet.app, name="devnet")
 
 

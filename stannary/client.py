@@ -107,7 +107,7 @@ class CoordinatorClient:
         return self._parse(wire.StepOut, self._get(f"/v1/steps/{step}"))
 
     def leaves(self, step: int) -> wire.LeavesOut:
-        """List the leaves of a committed step, in leaf order; the caller checks them against the root on chain."""
+        """List the leaves of a committed step, in slot order; the caller checks root and pay table on chain."""
         return self._parse(wire.LeavesOut, self._get(f"/v1/steps/{step}/leaves"))
 
     def post_verdicts(self, verdicts: wire.VerdictsIn) -> None:

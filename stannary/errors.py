@@ -10,6 +10,7 @@ StannaryError            something this software refuses or cannot do
 │   └── Unavailable      it answered, but does not hold what was asked for yet
 ├── ChainError           the chain refused
 │   ├── Reverted         a transaction or call reverted; carries the decoded error
+│   ├── FeeAboveCap      the chain asks for more a unit of gas than this account may offer
 │   └── Unmined          a transaction was sent and is in no block yet; sending it again may do it twice
 ├── PeerError            a stranger sent something wrong; the peer must act
 │   ├── Malformed        a field is not what the protocol says
@@ -91,6 +92,19 @@ class Reverted(ChainError):
         """The contract's declared error, None if it gave none."""
         self.values = dict(values or {})
         """The declared error's arguments by name."""
+
+
+class FeeAboveCap(ChainError):
+    """The chain asks for more a unit of gas than this account may offer."""
+
+    def __init__(self, call: str, *, asked_wei: int, cap_wei: int) -> None:
+        super().__init__(
+            f"{call}: the chain asks for up to {asked_wei / 1e9:.3f} gwei a unit of gas, at most {cap_wei / 1e9:.3f} "
+            "may be offered: wait, or raise the setting max_fee_gwei"
+        )
+        self.call = call
+        self.asked_wei = asked_wei
+        self.cap_wei = cap_wei
 
 
 class Unmined(ChainError):

@@ -66,7 +66,7 @@ class LeafEvidence:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFile:
-    """A validator's evidence on all leaves of a step, in leaf order."""
+    """A validator's evidence on all leaves of a step, in slot order."""
 
     pool: int
     step: int
@@ -121,7 +121,7 @@ class EvidenceFile:
 
 
 def evidence_root(leaves: Sequence[LeafEvidence]) -> Hash:
-    """Return the Merkle root over the evidence hashes, in leaf order."""
+    """Return the Merkle root over the evidence hashes, in slot order of their leaves."""
     return merkle_root([leaf.hash() for leaf in leaves])
 
 

@@ -1,6 +1,7 @@
-"""Positional Merkle trees over 32-byte leaves: inner = keccak256(left ‖ right), padded with zeros to a power of two.
+"""Positional Merkle trees over 32-byte words: inner = keccak256(left ‖ right), padded with zeros to a power of two.
 
 The index is bound by the direction taken at each level, so a proof shows not only that a leaf is in the tree but where.
+A zero word is an empty place; nothing can be proved to stand there.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ from stannary.errors import Malformed
 from stannary.types import ZERO_HASH, Hash
 
 
-def depth(leaf_count: int) -> int:
-    """Return ceil(log2(leaf_count)), the length of every proof."""
-    if leaf_count < 1:
-        raise Malformed("leaf_count", expected="at least 1", got=leaf_count)
-    return (leaf_count - 1).bit_length()
+def depth(places: int) -> int:
+    """Return ceil(log2(places)), the length of every proof."""
+    if places < 1:
+        raise Malformed("places", expected="at least 1", got=places)
+    return (places - 1).bit_length()
 
 
-def merkle_root(leaves: Sequence[Hash]) -> Hash:
-    """Return the root. Raises: Malformed for no leaves or a leaf of zeros or wrong length."""
-    return _levels(leaves)[-1][0]
+def merkle_root(words: Sequence[Hash]) -> Hash:
+    """Return the root. Raises: Malformed for no words or one of a wrong length."""
+    return _levels(words)[-1][0]
 
 
-def merkle_proof(leaves: Sequence[Hash], index: int) -> list[Hash]:
-    """Return the siblings from the leaf upwards. Raises: Malformed if the index is outside."""
-    if not 0 <= index < len(leaves):
-        raise Malformed("index", expected=f"0 … {len(leaves) - 1}", got=index)
-    return [level[(index >> height) ^ 1] for height, level in enumerate(_levels(leaves)[:-1])]
+def merkle_proof(words: Sequence[Hash], index: int) -> list[Hash]:
+    """Return the siblings from the word upwards. Raises: Malformed if the index is outside."""
+    if not 0 <= index < len(words):
+        raise Malformed("index", expected=f"0 … {len(words) - 1}", got=index)
+    return [level[(index >> height) ^ 1] for height, level in enumerate(_levels(words)[:-1])]
 
 
-def verify_proof(root: Hash, leaf: Hash, index: int, leaf_count: int, proof: Sequence[Hash]) -> bool:
-    """Say whether `leaf` stands at `index` of the tree of `leaf_count` leaves under `root`."""
-    if not 0 <= index < leaf_count or len(proof) != depth(leaf_count):
+def verify_proof(root: Hash, leaf: Hash, index: int, places: int, proof: Sequence[Hash]) -> bool:
+    """Say whether `leaf` stands at `index` of the tree of `places` words under `root`; never for a leaf of zeros."""
+    if leaf == ZERO_HASH or not 0 <= index < places or len(proof) != depth(places):
         return False
     node = leaf
     for height, sibling in enumerate(proof):
@@ -43,11 +44,11 @@ def verify_proof(root: Hash, leaf: Hash, index: int, leaf_count: int, proof: Seq
     return node == root
 
 
-def _levels(leaves: Sequence[Hash]) -> list[list[Hash]]:
-    for leaf in leaves:
-        if len(leaf) != 32 or leaf == ZERO_HASH:
-            raise Malformed("leaf", expected="32 bytes that are not all zero", got=leaf)
-    level = [*leaves, *[ZERO_HASH] * ((1 << depth(len(leaves))) - len(leaves))]
+def _levels(words: Sequence[Hash]) -> list[list[Hash]]:
+    for word in words:
+        if len(word) != 32:
+            raise Malformed("word", expected="32 bytes", got=word)
+    level = [*words, *[ZERO_HASH] * ((1 << depth(len(words))) - len(words))]
     levels = [level]
     while len(level) > 1:
         level = [Hash(keccak(level[i] + level[i + 1])) for i in range(0, len(level), 2)]

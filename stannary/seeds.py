@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
@@ -12,6 +13,8 @@ from stannary.types import Hash
 
 _SEED_BEACON = keccak(text="stannary.beacon.seed.v1")
 _AUDIT_BEACON = keccak(text="stannary.beacon.audit.v1")
+_TAKEN_BEACON = keccak(text="stannary.beacon.taken.v1")
+_REDRAW_BEACON = keccak(text="stannary.beacon.redraw.v1")
 _SLOT_SEED = keccak(text="stannary.seed.slot.v1")
 _ROLLOUT_SEED = keccak(text="stannary.seed.rollout.v1")
 _SLOT_ORDER = keccak(text="stannary.slot.order.v1")
@@ -25,9 +28,11 @@ class StepSeeds:
     pool: int
     step: int
     seed_beacon: Hash
+    taken_beacons: Mapping[int, Hash] = field(default_factory=dict, hash=False)
+    """Of slots that were taken on chain: their own beacons, by slot."""
 
     def slot_seed(self, slot: int) -> Hash:
-        """Return the seed that chooses the slot's problem."""
+        """Return the seed that chooses the slot's problem: of the step's beacon, or of the slot's own if it has one."""
         return Hash(
             keccak(
                 encode(
@@ -38,7 +43,7 @@ class StepSeeds:
                         self.ledger.contract,
                         self.pool,
                         self.step,
-                        self.seed_beacon,
+                        self.taken_beacons.get(slot, self.seed_beacon),
                         slot,
                     ],
                 )
@@ -63,6 +68,17 @@ def seed_beacon(ledger: Domain, pool: int, step: int, block_hash: bytes) -> Hash
 def audit_beacon(ledger: Domain, pool: int, step: int, block_hash: bytes) -> Hash:
     """Return the audit beacon that the ledger seals from a block's hash."""
     return _beacon(_AUDIT_BEACON, ledger, pool, step, block_hash)
+
+
+def redraw_beacon(audit_beacon: Hash) -> Hash:
+    """Return the beacon that draws new members for the seats of silent ones."""
+    return Hash(keccak(encode(["bytes32", "bytes32"], [_REDRAW_BEACON, audit_beacon])))
+
+
+def taken_beacon(ledger: Domain, pool: int, step: int, slot: int, block_hash: bytes) -> Hash:
+    """Return the beacon that the ledger seals for a slot taken on chain from a block's hash."""
+    kinds = ["bytes32", "uint256", "address", "uint64", "uint32", "uint32", "bytes32"]
+    return Hash(keccak(encode(kinds, [_TAKEN_BEACON, ledger.chain_id, ledger.contract, pool, step, slot, block_hash])))
 
 
 def _beacon(tag: bytes, ledger: Domain, pool: int, step: int, block_hash: bytes) -> Hash:

@@ -15,9 +15,10 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stannary.errors import SettingsError
+from stannary.fees import GWEI, FeeRules
 
 PREFIX = "STANNARY_"
-ROLES = ("coordinator", "worker", "validator", "trainer", "demo")
+ROLES = ("coordinator", "worker", "validator", "trainer", "watch", "demo")
 DEBUG_VARIABLE = "STANNARY_DEBUG"
 """Set to 1 it shows stack traces; it belongs to no role."""
 
@@ -40,6 +41,19 @@ class RoleSettings(BaseSettings):
     pool: Annotated[int, Field(ge=1, lt=1 << 63)] | None = None
     run_dir: Path = Path("runs")
     """Where the role keeps its files."""
+    max_fee_gwei: Annotated[float, Field(gt=0, le=1e9)] = 500.0
+    """The most that one unit of gas may cost."""
+    bump_after_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """A transaction that is in no block after this time is sent again for more."""
+    max_bumps: Annotated[int, Field(ge=0, le=64)] = 8
+    """How often at most."""
+
+    @property
+    def fee_rules(self) -> FeeRules:
+        """What a sender may pay."""
+        return FeeRules(
+            bump_after_s=self.bump_after_s, max_bumps=self.max_bumps, max_fee_wei=int(self.max_fee_gwei * GWEI)
+        )
 
     @classmethod
     def load(cls, **given: object) -> Self:

@@ -56,6 +56,37 @@ class Phase(IntEnum):
     CANCELLED = 6
 
 
+class Ruling(IntEnum):
+    """What a juror says, and what a jury rules; NONE is a juror that could not decide, or a jury without quorum."""
+
+    NONE = 0
+    ACCEPT = 1
+    REJECT = 2
+    FAULT = 3
+    GREY = 4
+    """Inside the grey band of the card: settles for the worker and punishes nobody."""
+    UNAVAILABLE = 5
+    """The disputant did not serve the bytes."""
+
+
+class CasePhase(IntEnum):
+    """Where a case stands on chain."""
+
+    NONE = 0
+    OPENED = 1
+    VOTING = 2
+    RULED = 3
+    RESOLVED = 4
+
+
+class CaseKind(IntEnum):
+    """Why a case is before a jury."""
+
+    CHALLENGE = 0
+    APPEAL = 1
+    STATISTICS = 2
+
+
 class Reason(IntEnum):
     """Why a leaf got its outcome; the number is signed, the name is for people."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from eth_utils.crypto import keccak
 
@@ -16,22 +16,33 @@ REWARD_QUANTUM = 1_000_000
 """Rewards are signed as whole millionths."""
 
 
+def outcomes_by_slot(decided: Mapping[int, Outcome], positions: int) -> list[Outcome]:
+    """Return the outcome of every slot of a step, those taken on chain after the others; abstain where none is decided.
+
+    Raises: Malformed for a slot outside.
+    """
+    outside = [slot for slot in decided if not 0 <= slot < positions]
+    if outside:
+        raise Malformed("slot", expected=f"0 … {positions - 1}", got=outside[0])
+    return [decided.get(slot, Outcome.ABSTAIN) for slot in range(positions)]
+
+
 def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
-    """Return two bits a leaf, leaf i in bits 2·(i mod 4) of byte i // 4; spare bits are zero."""
+    """Return two bits a slot, slot i in bits 2·(i mod 4) of byte i // 4; spare bits are zero."""
     packed = bytearray((len(outcomes) + 3) // 4)
-    for index, outcome in enumerate(outcomes):
-        packed[index >> 2] |= int(outcome) << 2 * (index & 3)
+    for slot, outcome in enumerate(outcomes):
+        packed[slot >> 2] |= int(outcome) << 2 * (slot & 3)
     return bytes(packed)
 
 
-def unpack_outcomes(packed: bytes, leaf_count: int) -> list[Outcome]:
-    """Return the outcome of each leaf. Raises: Malformed on a wrong length or a spare bit that is set."""
-    if len(packed) != (leaf_count + 3) // 4:
-        raise Malformed("outcomes", expected=f"{(leaf_count + 3) // 4} bytes", got=len(packed))
+def unpack_outcomes(packed: bytes, positions: int) -> list[Outcome]:
+    """Return the outcome of each slot. Raises: Malformed on a wrong length or a spare bit that is set."""
+    if len(packed) != (positions + 3) // 4:
+        raise Malformed("outcomes", expected=f"{(positions + 3) // 4} bytes", got=len(packed))
     outcomes = [Outcome(packed[i >> 2] >> 2 * (i & 3) & 3) for i in range(len(packed) * 4)]
-    if any(outcomes[leaf_count:]):
+    if any(outcomes[positions:]):
         raise Malformed("outcomes", expected="zero spare bits", got="0x" + packed.hex())
-    return outcomes[:leaf_count]
+    return outcomes[:positions]
 
 
 def tally(votes: Sequence[Outcome], quorum: int) -> Outcome:
@@ -65,5 +76,5 @@ def rewards_hash(rewards: Sequence[float]) -> Hash:
 
 
 def verdict_root(verdicts: Sequence[Verdict]) -> Hash:
-    """Return the Merkle root over the verdicts' struct hashes, in leaf order."""
+    """Return the Merkle root over the verdicts' struct hashes, in slot order of their leaves."""
     return merkle_root([verdict.struct_hash() for verdict in verdicts])

@@ -9,7 +9,7 @@ Paths, all under /v1:
     PUT  /submissions/{content_hash}         the submission file -> 201             signed by the node of the receipt
     GET  /submissions/{content_hash}         the submission file
     GET  /steps, /steps/{step}               StepsOut, StepOut
-    GET  /steps/{step}/leaves                LeavesOut, in leaf order
+    GET  /steps/{step}/leaves                LeavesOut, in slot order
     POST /verdicts                           VerdictsIn -> 204                      signed by a panel member's node
     GET  /steps/{step}/verdicts              VerdictsOut
     PUT  /evidence/{evidence_root}           canonical JSON EvidenceFile -> 201     signed by a panel member's node
@@ -27,7 +27,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from stannary.errors import Malformed
 from stannary.structs import Lease, Receipt, Submission, Verdict
-from stannary.types import Address, Phase, parse_address, parse_hash, to_hex
+from stannary.types import Address, CaseKind, CasePhase, Phase, Ruling, parse_address, parse_hash, to_hex
 
 
 def _address(value: str) -> str:
@@ -217,11 +217,22 @@ class LeafOut(Message):
 
 
 class LeavesOut(Message):
-    """The leaves of a committed step, in leaf order."""
+    """The leaves of a committed step, in slot order; slots taken on chain are in its events."""
 
     step: U32
     submission_root: HashText
     leaves: list[LeafOut]
+
+
+class DisputeOut(Message):
+    """A case about a leaf of a step."""
+
+    case_id: U64
+    slot: U32
+    provider: AddressText
+    kind: Annotated[int, Field(ge=0, le=max(CaseKind))]
+    phase: Annotated[int, Field(ge=0, le=max(CasePhase))]
+    ruling: Annotated[int, Field(ge=0, le=max(Ruling))]
 
 
 class StepOut(Message):
@@ -234,8 +245,12 @@ class StepOut(Message):
     leased: U32
     received: U32
     uploaded: U32
+    taken: U32
+    """Slots that workers took on chain, numbered after the others."""
     leaf_count: U32
+    """Leaves under the root."""
     submission_root: HashText | None
+    disputes: list[DisputeOut]
 
 
 class StepsOut(Message):
@@ -283,7 +298,7 @@ class VerdictMessage(Message):
 
 
 class VerdictsIn(Message):
-    """All verdicts of one validator on one step, in leaf order."""
+    """All verdicts of one validator on one step, in slot order of the leaves."""
 
     verdicts: Annotated[list[VerdictMessage], Field(min_length=1, max_length=4096)]
 

@@ -36,7 +36,7 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
 
 def _assemble(settings: Settings, account: LocalAccount) -> Trainer:
     chain = Chain.open(settings.rpc_url, settings.deployment)
-    terms = chain.pool_registry.terms_of(settings.pool)
+    terms = chain.terms_in_force(settings.pool)
     _require_fit(settings, terms, account)
     client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, terms.coordinator, account)
     require_coordinator(client.health(), chain, settings.pool, terms)
@@ -69,14 +69,14 @@ def _assemble(settings: Settings, account: LocalAccount) -> Trainer:
         Run(
             pool=settings.pool,
             terms=terms,
-            goal=Goal(settings.steps, settings.lag, terms.quorum, terms.vote_seconds),
+            goal=Goal(settings.steps, settings.lag, terms.quorum),
             slots=settings.slots,
             heldout=settings.heldout,
             poll_s=settings.poll_s,
             file_wait_s=settings.file_wait_s,
         ),
         chain,
-        Sender(chain, account),
+        Sender(chain, account, fee_rules=settings.fee_rules),
         client,
         environment,
         policy,

@@ -13,6 +13,7 @@ from stannary.environments import Environment, Problem
 from stannary.errors import Malformed
 from stannary.merkle import merkle_root
 from stannary.rollout import decode_group
+from stannary.slots import submission_root
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Hash, Outcome, to_hex
 from stannary.wire import LeavesOut
@@ -42,21 +43,16 @@ class Group:
 def leaves_of(message: LeavesOut, state: StepState) -> list[Submission]:
     """Return a step's leaves as committed on chain. Raises: Malformed if the coordinator answered with others."""
     leaves = [leaf.submission.submission() for leaf in message.leaves]
-    if len(leaves) != state.leaf_count:
-        raise Malformed("leaves", expected=f"{state.leaf_count} as committed", got=len(leaves))
-    root = merkle_root([leaf.struct_hash() for leaf in leaves])
+    root = submission_root(leaves, state.slots)
     if root != state.submission_root:
         raise Malformed("leaves", expected=f"the root {to_hex(state.submission_root)} on chain", got=to_hex(root))
     return leaves
 
 
 def accepted(leaves: Sequence[Submission], outcomes: Sequence[Outcome]) -> list[Submission]:
-    """Return the accepted leaves in slot order; of several in one slot the first in leaf order."""
-    by_slot: dict[int, Submission] = {}
-    for leaf, outcome in zip(leaves, outcomes, strict=True):
-        if outcome == Outcome.ACCEPT:
-            by_slot.setdefault(leaf.slot, leaf)
-    return [by_slot[slot] for slot in sorted(by_slot)]
+    """Return the accepted leaves in slot order; `outcomes` are by slot."""
+    found = [leaf for leaf in leaves if outcomes[leaf.slot] is Outcome.ACCEPT]
+    return sorted(found, key=lambda leaf: leaf.slot)
 
 
 def score_group(leaf: Submission, data: bytes, problem: Problem, environment: Environment, rules: GroupRules) -> Group:

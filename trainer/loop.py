@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from stannary.seeds import StepSeeds
 from stannary.shardcast import check_policy_folder, publish
 from stannary.shardcast.folder import clear_partial
 from stannary.structs import Submission
-from stannary.types import Hash, Outcome, parse_hash, to_hex
+from stannary.types import Hash, Outcome, Phase, parse_hash, to_hex
 from stannary.waiting import Waiting
 from trainer import plan
 from trainer.consume import Group, GroupRules, accepted, consumed_root, leaves_of, score_group
@@ -149,16 +149,19 @@ class Trainer:
         return pace
 
     def _look(self) -> plan.View:
-        ledger, pool = self._chain.submission_ledger, self._run.pool
+        ledger, pool, step = self._chain.submission_ledger, self._run.pool, self._policy_step
         at = self._chain.frozen()
         step_count = ledger.step_count_of(pool, at)
-        state: StepState | None = None
-        votes: tuple[bytes, ...] = ()
-        if self._policy_step < step_count:
-            state = ledger.step_of(pool, self._policy_step, at)
-            panel = ledger.panel_of(pool, self._policy_step, at)
-            votes = tuple(ledger.vote_of(pool, self._policy_step, member, at).outcomes for member in panel)
-        return plan.View(ledger.policy_count_of(pool, at), step_count, at.timestamp, state, votes)
+        view = plan.View(
+            ledger.policy_count_of(pool, at), step_count, self._chain.pool_registry.clock_of(pool, at), state=None
+        )
+        if step >= step_count:
+            return view
+        view = replace(view, state=ledger.step_of(pool, step, at))
+        if view.state is None or view.state.phase not in (Phase.AUDITED, Phase.FINALIZED):
+            return view
+        votes = tuple(self._chain.step_history(pool, step, at).votes_by_seat())
+        return replace(view, times=self._chain.voting_panel.panel_times_of(pool, step, at), votes=votes)
 
     def _publish(self, policy_step: int) -> None:
         if policy_step != self._policy_step:
@@ -205,6 +208,10 @@ class Trainer:
         state = self._chain.submission_ledger.step_of(self._run.pool, step)
         leaves = leaves_of(self._coordinator.leaves(step), state) if outcomes else []
         chosen = accepted(leaves, outcomes)
+        # Work of slots taken on chain is not served by the coordinator; it is paid, and learnt from by nobody yet.
+        unused = sum(outcome is Outcome.ACCEPT for outcome in outcomes[state.slots :])
+        if unused:
+            _log.warning("step %d: %d accepted groups of slots taken on chain are left out", step, unused)
         groups = self._fetch(step, state, chosen)
         fetched = self._clock()
         report = self._policy.train([sample for group in groups for sample in group.samples])
@@ -227,7 +234,7 @@ class Trainer:
             leaves=len(leaves),
             accepted_groups=len(groups),
             rejected_leaves=sum(outcome in (Outcome.REJECT, Outcome.FAULT) for outcome in outcomes),
-            undecided_leaves=sum(outcome == Outcome.ABSTAIN for outcome in outcomes),
+            undecided_leaves=sum(outcomes[leaf.slot] is Outcome.ABSTAIN for leaf in leaves),
             silent_groups=sum(len(set(group.rewards)) < 2 for group in groups),
             reward=reward,
             completion_tokens=_mean([len(sample.completion) for group in groups for sample in group.samples]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stannary.chain import StepState
+from stannary.chain import PanelTimes, StepState
 from stannary.errors import OperatorError
 from stannary.types import Outcome, Phase
 from stannary.verdict import is_decided, tally, unpack_outcomes
@@ -24,8 +24,6 @@ class Goal:
     """Steps to open, and policy steps to learn."""
     lag: int
     quorum: int
-    vote_s: int
-    """Seconds that a panel has to vote."""
 
     def policy_of(self, step: int) -> int:
         """Return the policy step that generates a step."""
@@ -39,11 +37,13 @@ class View:
     policy_count: int
     step_count: int
     now_s: int
-    """The block's time in unix seconds."""
+    """The pool's clock at the block. Units: seconds."""
     state: StepState | None
     """Of the step to learn from, None if it is not open."""
-    votes: tuple[bytes, ...]
-    """Packed outcomes by panel member of that step; empty for one that has not voted."""
+    times: PanelTimes | None = None
+    """Of its panel, None before the panel is drawn."""
+    votes: tuple[bytes, ...] = ()
+    """Packed outcomes by seat of its panel; empty for one that has revealed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,11 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Learn from a step whose leaves have these outcomes."""
+    """Learn from a step by what its panel revealed; disputes change money, not this."""
 
     step: int
     outcomes: tuple[Outcome, ...]
+    """By slot, those taken on chain after the others; empty for a cancelled step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +117,22 @@ def _learn(view: View, goal: Goal, step: int) -> Action:
             return Wait(f"the submissions of step {step}")
         case Phase.CANCELLED:
             return Learn(step, ())
-        case Phase.COMMITTED if state.leaf_count:
+        case Phase.COMMITTED:
             return Wait(f"the audit beacon of step {step}")
         case _:
             pass
-    if state.leaf_count == 0:
-        return Learn(step, ())
-    voted = [unpack_outcomes(vote, state.leaf_count) for vote in view.votes if vote]
+    voted = [unpack_outcomes(vote, state.positions) for vote in view.votes if vote]
     outstanding = len(view.votes) - len(voted)
-    is_over = state.phase == Phase.FINALIZED or view.now_s > state.audited_at + goal.vote_s
-    by_leaf: Sequence[tuple[Outcome, ...]] = list(zip(*voted, strict=True)) if voted else [()] * state.leaf_count
-    if is_over or all(is_decided(votes, goal.quorum, outstanding) for votes in by_leaf):
-        return Learn(step, tuple(tally(votes, goal.quorum) for votes in by_leaf))
-    return Wait(f"votes on step {step}: {len(voted)} of {len(view.votes)}")
+    by_slot: Sequence[tuple[Outcome, ...]] = list(zip(*voted, strict=True)) if voted else [()] * state.positions
+    if _is_over(view, goal, len(voted)) or all(is_decided(votes, goal.quorum, outstanding) for votes in by_slot):
+        return Learn(step, tuple(tally(votes, goal.quorum) for votes in by_slot))
+    return Wait(f"revealed votes on step {step}: {len(voted)} of {len(view.votes)}")
+
+
+def _is_over(view: View, goal: Goal, voted: int) -> bool:
+    """Say whether no further vote can come: a panel without its quorum is redrawn, once."""
+    if view.state is not None and view.state.phase is Phase.FINALIZED:
+        return True
+    if view.times is None or view.now_s < view.times.reveal_until:
+        return False
+    return voted >= goal.quorum or view.times.was_redrawn

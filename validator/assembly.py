@@ -6,59 +6,105 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eth_account.signers.local import LocalAccount
 
 from stannary.admission import admit, require_coordinator
 from stannary.cards import Card
-from stannary.chain import Block, Chain, Mined, PoolTerms, Sender, StepState, Vote
+from stannary.chain import (
+    Ballot,
+    Block,
+    Case,
+    Chain,
+    JurorBallot,
+    JuryTimes,
+    Mined,
+    Offer,
+    PanelTimes,
+    PoolTerms,
+    Sender,
+    StepHistory,
+    StepState,
+    events,
+)
 from stannary.client import CoordinatorClient
+from stannary.commitments import vote_commitment
+from stannary.disputes import open_dispute
 from stannary.environments import Environment, load_environment
-from stannary.types import Address, Hash, Role, parse_address
+from stannary.types import Address, CaseKind, Hash, Role, Ruling, parse_address
 from stannary.waiting import until_answered
 from validator.checks import Rules
-from validator.loop import Parts
-from validator.prefill import Prefill
-from validator.settings import Settings
-from validator.votes import Ballot, BallotBox
+from validator.fetching import fetch
+from validator.parts import Parts
+from validator.records import Records
+from validator.settings import Settings, WatchSettings
+from validator.votes import RulingStore, Vote, VoteStore
+from validator.watch import Stakes, Watcher
 from validator.weights import Policies
+
+if TYPE_CHECKING:
+    from validator.prefill import Prefill
 
 log = logging.getLogger(__name__)
 
-VOTE_GAS = 400_000
-"""Gas that the node's account must be able to pay: a vote with room."""
+VOTE_GAS = 500_000
+"""Gas that the node's account must be able to pay: a vote committed and revealed, with room."""
+SEND_WAIT_S = 60.0
+"""How long one transaction is waited for before the chain is looked at again."""
 T = TypeVar("T")
 
 
+class Patiently(Protocol):
+    """Does what may have to wait for an answer."""
+
+    def __call__(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns once it is answered."""
+        ...
+
+
 class ChainLedger:
-    """The chain as the loop sees it: one pool, one validator."""
+    """The chain as the loop sees it: the steps of one pool, one validator."""
 
     def __init__(self, chain: Chain, pool: int, provider: Address, sender: Sender) -> None:
         self._chain = chain
         self._pool = pool
         self._provider = provider
         self._sender = sender
+        self._offers: dict[int, Offer] = {}
 
     def frozen(self) -> Block:
         """Return the newest block."""
         return self._chain.frozen()
 
-    def step_count(self, at: Block) -> int:
-        """Return how many steps were opened."""
-        return self._chain.submission_ledger.step_count_of(self._pool, at)
+    def clock(self, at: Block) -> int:
+        """Return the pool's clock. Units: seconds."""
+        return self._chain.pool_registry.clock_of(self._pool, at)
+
+    def unsettled(self, at: Block) -> range:
+        """Return the steps that are opened and neither finalized nor cancelled."""
+        ledger = self._chain.submission_ledger
+        return range(ledger.settled_count_of(self._pool, at), ledger.step_count_of(self._pool, at))
 
     def step(self, step: int, at: Block) -> StepState:
         """Return where a step stands."""
         return self._chain.submission_ledger.step_of(self._pool, step, at)
 
+    def history(self, step: int, at: Block) -> StepHistory:
+        """Return what the events of a step say."""
+        return self._chain.step_history(self._pool, step, at)
+
     def panel(self, step: int, at: Block) -> list[Address]:
         """Return the panel of a step."""
-        return self._chain.submission_ledger.panel_of(self._pool, step, at)
+        return self._chain.voting_panel.panel_of(self._pool, step, at)
 
-    def own_vote(self, step: int, at: Block) -> Vote:
-        """Return this validator's vote on a step."""
-        return self._chain.submission_ledger.vote_of(self._pool, step, self._provider, at)
+    def panel_times(self, step: int, at: Block) -> PanelTimes:
+        """Return when the panel of a step commits and reveals."""
+        return self._chain.voting_panel.panel_times_of(self._pool, step, at)
+
+    def own_ballot(self, step: int, at: Block) -> Ballot:
+        """Return how far this validator's vote on a step has come."""
+        return self._chain.voting_panel.ballot_of(self._pool, step, self._provider, at)
 
     def policy_root(self, policy_step: int, at: Block) -> Hash:
         """Return the root of a policy step."""
@@ -68,11 +114,86 @@ class ChainLedger:
         """Return whom a node acts for."""
         return self._chain.stake_manager.provider_of(node, at)
 
-    def vote(self, step: int, ballot: Ballot) -> Mined:
-        """Vote on chain."""
-        return self._chain.submission_ledger.vote(
-            self._sender, self._pool, step, ballot.outcomes, ballot.verdict_root, ballot.evidence_root
+    def offer(self, number: int, at: Block) -> Offer:
+        """Return the offer that a step was opened under; an offer in force never changes."""
+        if number not in self._offers:
+            self._offers[number] = self._chain.pool_registry.offer_of(self._pool, number, at)
+        return self._offers[number]
+
+    def validators(self, at: Block) -> list[Address]:
+        """Return the pool's validators."""
+        return self._chain.stake_manager.validators_of(self._pool, at)
+
+    def commit_vote(self, step: int, commitment: Hash) -> Mined:
+        """Commit a vote."""
+        return self._chain.voting_panel.commit_vote(self._sender, self._pool, step, commitment)
+
+    def reveal_vote(self, step: int, vote: Vote) -> Mined:
+        """Reveal this validator's vote."""
+        return self._chain.voting_panel.reveal_vote(
+            self._sender,
+            self._pool,
+            step,
+            self._provider,
+            vote.outcomes,
+            vote.verdict_root,
+            vote.evidence_root,
+            vote.salt,
         )
+
+
+class ChainCourt:
+    """The chain as the loop sees it: the cases of one pool, one validator."""
+
+    def __init__(self, chain: Chain, pool: int, provider: Address, sender: Sender) -> None:
+        self._chain = chain
+        self._pool = pool
+        self._provider = provider
+        self._sender = sender
+
+    def case_count(self, at: Block) -> int:
+        """Return the highest case number."""
+        return self._chain.dispute_court.case_count(at)
+
+    def case(self, case_id: int, at: Block) -> Case | None:
+        """Return a case of this pool, None for one of another."""
+        found = self._chain.dispute_court.case_of(case_id, at)
+        return None if found is None or found.pool != self._pool else found
+
+    def location(self, case_id: int, case: Case) -> str:
+        """Return where the disputant serves the leaf's file, empty if the chain does not tell."""
+        start = self._chain.submission_ledger.step_of(self._pool, case.step).opened_block
+        found = self._chain.read_events(start, min(case.jury_block, self._chain.frozen().number))
+        opened = (event for event in found if isinstance(event, events.CaseOpened) and event.case_id == case_id)
+        return next((event.location for event in opened), "")
+
+    def jury(self, case_id: int, at: Block) -> list[Address]:
+        """Return the jury that sits."""
+        return self._chain.dispute_court.jury_of(case_id, at)
+
+    def jury_times(self, case_id: int, at: Block) -> JuryTimes:
+        """Return when a jury commits and reveals."""
+        return self._chain.dispute_court.jury_times_of(case_id, at)
+
+    def own_ruling(self, case_id: int, at: Block) -> JurorBallot:
+        """Return how far this validator's vote on a case has come."""
+        return self._chain.dispute_court.ruling_of(case_id, self._provider, at)
+
+    def draw_jury(self, case_id: int) -> Mined:
+        """Draw the jury of a case."""
+        return self._chain.dispute_court.draw_jury(self._sender, case_id)
+
+    def commit_ruling(self, case_id: int, commitment: Hash) -> Mined:
+        """Commit a juror's vote."""
+        return self._chain.dispute_court.commit_ruling(self._sender, case_id, commitment)
+
+    def reveal_ruling(self, case_id: int, ruling: Ruling, salt: Hash) -> Mined:
+        """Reveal this validator's vote on a case."""
+        return self._chain.dispute_court.reveal_ruling(self._sender, case_id, self._provider, ruling, salt)
+
+    def resolve(self, case_id: int) -> Mined:
+        """Count the jury."""
+        return self._chain.dispute_court.resolve(self._sender, case_id)
 
 
 def rules_of(terms: PoolTerms, chain: Chain, pool: int) -> Rules:
@@ -103,7 +224,7 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
     chain = patiently(lambda: Chain.open(settings.rpc_url, settings.deployment))
     admission = patiently(lambda: admit(chain, settings.pool, node, Role.VALIDATOR, chain.frozen()))
     terms = admission.terms
-    sender = Sender(chain, account)
+    sender = Sender(chain, account, wait_s=SEND_WAIT_S, fee_rules=settings.fee_rules)
     patiently(lambda: sender.require_fees(VOTE_GAS))
     log.info(
         "%s validates for %s in pool %d: %.6f stake tokens allocated",
@@ -112,30 +233,96 @@ def assemble(settings: Settings, account: LocalAccount, stop: threading.Event) -
         settings.pool,
         admission.stake_wei / 1e18,
     )
+    return _parts(settings, account, chain, terms, admission.provider, sender, patiently)
+
+
+def assemble_watch(settings: WatchSettings, account: LocalAccount, stop: threading.Event) -> Watcher:
+    """Return a watcher of a pool; it needs no stake. Raises: as `assemble`."""
+
+    def patiently(act: Callable[[], T]) -> T:
+        return until_answered(act, log, stop)
+
+    chain = patiently(lambda: Chain.open(settings.rpc_url, settings.deployment))
+    terms = patiently(lambda: chain.terms_in_force(settings.pool))
+    sender = Sender(chain, account, wait_s=SEND_WAIT_S, fee_rules=settings.fee_rules)
+    patiently(lambda: sender.require_fees(VOTE_GAS))
+    parts = _parts(settings, account, chain, terms, parse_address(str(account.address)), sender, patiently)
+
+    def open_case(step: int, slot: int, kind: CaseKind) -> int:
+        leaves = [leaf.submission.submission() for leaf in parts.coordinator.leaves(step).leaves]
+        location = settings.location or settings.coordinator_url
+        return open_dispute(chain, sender, settings.pool, step, slot, leaves, kind=kind, location=location)
+
+    stakes = Stakes(
+        terms.quorum,
+        terms.challenge_seconds,
+        chain.dispute_court.bond_of(settings.pool),
+        int(settings.max_bonds * 1e18),
+    )
+    return Watcher(
+        parts, open_case, stakes, share=settings.share, poll_s=settings.poll_s, stop=stop, seed=settings.seed
+    )
+
+
+def _parts(
+    settings: Settings,
+    account: LocalAccount,
+    chain: Chain,
+    terms: PoolTerms,
+    provider: Address,
+    sender: Sender,
+    patiently: Patiently,
+) -> Parts:
     client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, parse_address(terms.coordinator), account)
     require_coordinator(patiently(client.health), chain, settings.pool, terms)
-    card = Card.from_document(patiently(lambda: client.document(terms.card_hash)))
+    cards: dict[Hash, Card] = {}
+
+    def card_of(card_hash: Hash) -> Card:
+        if card_hash not in cards:
+            cards[card_hash] = Card.from_document(client.document(card_hash))
+        return cards[card_hash]
+
+    patiently(lambda: card_of(terms.card_hash))
     environment = patiently(lambda: client.document(terms.environment_hash))
 
     def open_environment(folder: Path) -> Environment:
         return load_environment(environment, folder)
 
     def open_policy(folder: Path) -> Prefill:
+        from validator.prefill import Prefill  # torch is loaded when there is something to judge
+
         return Prefill(folder, settings.dtype, settings.device)
 
+    def seal(step: int, vote: Vote) -> Hash:
+        return vote_commitment(
+            chain.panel_domain,
+            settings.pool,
+            step,
+            provider,
+            vote.outcomes,
+            vote.verdict_root,
+            vote.evidence_root,
+            vote.salt,
+        )
+
     place = chain.deployment.place_of(settings.pool)
+    records = Records(settings.run_dir / "votes" / place)
     return Parts(
         rules=rules_of(terms, chain, settings.pool),
+        court_domain=chain.court_domain,
         vote_seconds=terms.vote_seconds,
-        provider=admission.provider,
+        provider=provider,
         account=account,
-        card=card,
-        ledger=ChainLedger(chain, settings.pool, admission.provider, sender),
+        card_of=card_of,
+        ledger=ChainLedger(chain, settings.pool, provider, sender),
+        court=ChainCourt(chain, settings.pool, provider, sender),
         coordinator=client,
+        fetch=fetch,
         weights=Policies(
             settings.run_dir / "policies" / place, [*settings.relay_urls, settings.coordinator_url], open_policy
         ),
         open_environment=open_environment,
         compute=f"transformers {settings.dtype} on {settings.device}",
-        box=BallotBox(settings.run_dir / "votes" / place),
+        votes=VoteStore(records, seal),
+        rulings=RulingStore(records),
     )

@@ -19,10 +19,10 @@ from stannary import toploc
 from stannary.cards import Thresholds
 from stannary.errors import BadSignature, Malformed, ProofError
 from stannary.evidence import Measure
-from stannary.merkle import merkle_root
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash, decode_group
 from stannary.sampling import gaps
 from stannary.seeds import StepSeeds
+from stannary.slots import PayTable, submission_root, taken_lease_hash
 from stannary.structs import Domain, Lease, Submission
 from stannary.types import Address, Hash, Outcome, Reason, to_hex
 
@@ -44,6 +44,11 @@ class Rules:
     protocol_version: int
     card_hash: Hash
 
+    @property
+    def max_units(self) -> int:
+        """Completion tokens of a group that are paid at most."""
+        return self.group_size * self.max_completion_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
@@ -53,8 +58,10 @@ class StepFacts:
     policy_step: int
     slots: int
     seeded_at: int
-    """Chain time in unix seconds; no lease is older."""
+    """On the pool's clock; no lease is older."""
     seeds: StepSeeds
+    taken: int = 0
+    """Slots taken on chain, numbered after the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +74,15 @@ class PolicyFacts:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One committed leaf with the signatures that came with it."""
+    """One leaf with the signatures that came with it."""
 
     submission: Submission
     signature: bytes
-    lease: Lease
-    lease_signature: bytes
+    lease: Lease | None
+    """None for a slot that was taken on chain: its record there is its lease."""
+    lease_signature: bytes = b""
+    location: str = ""
+    """Where its file is served if the coordinator does not; empty if nobody named a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +118,21 @@ def unavailable(explanation: str) -> Finding:
     return Finding(Outcome.ABSTAIN, Reason.UNAVAILABLE, explanation)
 
 
-def check_root(leaves: Sequence[Leaf], root: Hash, leaf_count: int) -> Finding:
-    """Whether these are the committed leaves. If not, the coordinator serves others: nobody's leaf can be judged."""
-    if len(leaves) != leaf_count:
-        return unavailable(f"leaves: {leaf_count} were committed, {len(leaves)} are served")
+def check_commitment(leaves: Sequence[Leaf], slots: int, max_units: int, root: Hash, pay_table_hash: Hash) -> Finding:
+    """Whether these are the committed leaves, and those who are paid theirs.
+
+    If not, the coordinator serves or pays others, which is no leaf's fault: nothing of the step can be judged.
+    """
+    submissions = [leaf.submission for leaf in leaves]
     try:
-        found = merkle_root([leaf.submission.struct_hash() for leaf in leaves])
+        found, table_hash = submission_root(submissions, slots), PayTable.of(submissions, slots, max_units).hash()
     except Malformed as error:
         return unavailable(f"leaves: {error}")
     if found != root:
         return unavailable(f"leaves: root {to_hex(root)} was committed, {to_hex(found)} is served")
+    if table_hash != pay_table_hash:
+        return unavailable(f"pay table: {to_hex(pay_table_hash)} was committed, the leaves make {to_hex(table_hash)}")
     return FINE
-
-
-def is_in_order(leaves: Sequence[Leaf]) -> bool:
-    """Say whether leaves stand in the order of (provider, slot). No leaf is to blame if they do not."""
-    keys = [(int(leaf.submission.provider, 16), leaf.submission.slot) for leaf in leaves]
-    return keys == sorted(keys)
 
 
 def check_signature(leaf: Leaf, rules: Rules, provider_of_node: Address) -> Finding:
@@ -146,14 +154,20 @@ def check_place(leaf: Leaf, rules: Rules, facts: StepFacts) -> Finding:
     submission = leaf.submission
     if (submission.pool, submission.step) != (rules.pool, facts.step):
         return reject(Reason.SLOT, f"the leaf is for pool {submission.pool}, step {submission.step}")
-    if submission.slot >= facts.slots:
-        return reject(Reason.SLOT, f"slot {submission.slot}: the step has slots 0 … {facts.slots - 1}")
+    first, end = (0, facts.slots) if leaf.lease is not None else (facts.slots, facts.slots + facts.taken)
+    if not first <= submission.slot < end:
+        return reject(Reason.SLOT, f"slot {submission.slot}: expected {first} … {end - 1}")
     return FINE
 
 
 def check_lease(leaf: Leaf, rules: Rules, facts: StepFacts) -> Finding:
-    """The lease is the one that the leaf names, for this leaf, on the pool's terms, signed by the coordinator."""
+    """The lease is the one that the leaf names, for this leaf, on the pool's terms, signed by the coordinator.
+
+    A slot that was taken on chain has its record for a lease.
+    """
     submission, lease = leaf.submission, leaf.lease
+    if lease is None:
+        return _check_taken(submission, rules)
     try:
         lease_hash = lease.struct_hash()
     except Malformed as error:
@@ -189,16 +203,16 @@ def check_lease(leaf: Leaf, rules: Rules, facts: StepFacts) -> Finding:
     return FINE
 
 
-def duplicates(leaves: Sequence[Leaf], is_sound: Sequence[bool]) -> frozenset[int]:
-    """Return the indices of leaves whose slot an earlier sound lease already holds; only sound leaves hold slots."""
-    sound = sorted(
-        (index for index in range(len(leaves)) if is_sound[index]),
-        key=lambda index: (leaves[index].lease.valid_from, index),
-    )
-    holder: dict[int, int] = {}
-    for index in sound:
-        holder.setdefault(leaves[index].submission.slot, index)
-    return frozenset(index for index in sound if holder[leaves[index].submission.slot] != index)
+def _check_taken(submission: Submission, rules: Rules) -> Finding:
+    expected = taken_lease_hash(rules.domain, submission.pool, submission.step, submission.slot, submission.provider)
+    if submission.lease_hash != expected:
+        return reject(
+            Reason.LEASE, f"lease: expected {to_hex(expected)}, the leaf names {to_hex(submission.lease_hash)}"
+        )
+    allowed = rules.group_size * rules.max_completion_tokens
+    if submission.units > allowed:
+        return fault(Reason.UNITS, f"units: {submission.units} claimed, the pool allows {allowed}")
+    return FINE
 
 
 def check_file(data: bytes, leaf: Leaf, rules: Rules) -> tuple[Finding, list[Rollout]]:

@@ -27,10 +27,14 @@ from stannary.commands.readiness import report_readiness
 from stannary.errors import SettingsError
 from stannary.logs import start_logging
 from stannary.waiting import StopRequested
-from validator.settings import Settings
+from validator.settings import Settings, WatchSettings
 
 app = typer.Typer(
     help="Re-check submissions, vote, be paid for it.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+watch_app = typer.Typer(
+    help="Judge a sample of a pool's leaves again, and dispute what is wrong.", pretty_exceptions_enable=False
 )
 
 Dtype = Annotated[str | None, typer.Option(help="Compute of the prefill: fp32 or bf16.")]
@@ -79,6 +83,59 @@ def start(
         signal.signal(number, lambda *_: stop.set())
     try:
         Validator(assemble(settings, account, stop), settings.poll_s, stop).run()
+    except StopRequested:
+        logging.getLogger(__name__).info("stopped while starting")
+
+
+@watch_app.callback(invoke_without_command=True)
+def watch(
+    run_dir: RunDir = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+    pool: PoolNumber = None,
+    coordinator_url: CoordinatorUrl = None,
+    relay_urls: RelayUrls = None,
+    keystore: KeystoreFile = None,
+    password_file: PasswordFile = None,
+    share: Annotated[float | None, typer.Option(help="Share of the leaves that are judged again.")] = None,
+    max_bonds: Annotated[
+        float | None, typer.Option(help="The most put down as bonds, in whole payout tokens; 0 only tells.")
+    ] = None,
+    location: Annotated[str | None, typer.Option(help="Where disputed bytes are served; the coordinator.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the sample; chance unless given.")] = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    threads: Threads = None,
+) -> None:
+    """Watch a pool until stopped: challenge what was wrongly accepted, appeal what was wrongly refused."""
+    start_logging()
+    settings = WatchSettings.load(
+        run_dir=run_dir,
+        rpc_url=rpc_url,
+        deployment=deployment,
+        pool=pool,
+        coordinator_url=coordinator_url,
+        relay_urls=tuple(relay_urls) if relay_urls else None,
+        keystore=keystore,
+        password_file=password_file,
+        share=share,
+        max_bonds=max_bonds,
+        location=location,
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+    )
+    account = wallet.load(settings.keystore, wallet.read_password(settings.password_file, str(settings.keystore)))
+    if settings.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+    from validator.assembly import assemble_watch
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        assemble_watch(settings, account, stop).run()
     except StopRequested:
         logging.getLogger(__name__).info("stopped while starting")
 

@@ -7,10 +7,10 @@ graver finding decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from stannary.cards import Card
+from stannary.cards import Allowance, Card, Thresholds
 from stannary.environments.environment import Environment
 from stannary.errors import AbstainError
 from stannary.evidence import LeafEvidence
@@ -23,6 +23,11 @@ from validator.checks import FINE, Finding, Leaf, PolicyFacts, Rules, StepFacts
 
 if TYPE_CHECKING:
     import torch
+
+GREY_FACTOR = 1.25
+"""A statistical rejection of which every number lies within this many times its limit is grey: a juror says so."""
+STATISTICAL = (Reason.ACTIVATIONS, Reason.SAMPLING)
+"""Reasons that hold a measured number against a limit of the card. The bound of the sampling check is a fault."""
 
 
 class Recompute(Protocol):
@@ -53,6 +58,8 @@ class Judgement:
     leaf_hash: Hash
     finding: Finding
     rewards: tuple[float, ...] = ()
+    is_grey: bool = False
+    """Whether a rejection lies within the grey band. Asked of jurors alone."""
 
     @property
     def is_decided(self) -> bool:
@@ -88,6 +95,8 @@ class Judge:
     card: Card
     environment: Environment
     policy: Recompute
+    has_grey_band: bool = False
+    """Whether a statistical rejection is held against the wider limits as well: a second forward pass, only then."""
 
     def __post_init__(self) -> None:
         """Refuse a card of another policy or temperature. Raises: AbstainError."""
@@ -108,13 +117,16 @@ class Judge:
         finding, rollouts = checks.check_file(data, leaf, self.rules)
         if finding.is_fine:
             finding = self._read(leaf, rollouts)
+        is_grey = False
         if finding.is_fine:
-            finding = self._recompute(leaf, rollouts)
+            finding = self._recompute(leaf, rollouts, self.card.thresholds)
+            if self.has_grey_band and finding.outcome is Outcome.REJECT and finding.reason in STATISTICAL:
+                is_grey = self._recompute(leaf, rollouts, widened(self.card.thresholds)).is_fine
         rewards: tuple[float, ...] = ()
         if finding.is_fine:
             problem = self.environment.problem(self.facts.seeds.slot_seed(leaf.submission.slot))
             rewards = tuple(float(self.environment.reward(problem, rollout.completion)) for rollout in rollouts)
-        return Judgement(leaf.submission.struct_hash(), finding, rewards)
+        return Judgement(leaf.submission.struct_hash(), finding, rewards, is_grey)
 
     def _read(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Finding:
         """Everything that needs no model."""
@@ -130,11 +142,10 @@ class Judge:
         )
         return next((found for found in (step() for step in steps) if not found.is_fine), FINE)
 
-    def _recompute(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Finding:
-        """Everything that needs the policy's own states; the one forward pass of a leaf."""
+    def _recompute(self, leaf: Leaf, rollouts: Sequence[Rollout], thresholds: Thresholds) -> Finding:
+        """Everything that needs the policy's own states: one forward pass."""
         slot = leaf.submission.slot
         states = self.policy.states(rollouts[0].prompt, [rollout.completion for rollout in rollouts])
-        thresholds = self.card.thresholds
         activations = checks.check_activations(rollouts, states, thresholds)
         sampling = checks.check_sampling(
             rollouts,
@@ -148,18 +159,34 @@ class Judge:
         return checks.worse(activations, sampling)
 
 
+def widened(limits: Thresholds) -> Thresholds:
+    """Return the limits at the far end of the grey band. What is a fault stays one."""
+
+    def wide(allowance: Allowance) -> Allowance:
+        return Allowance(GREY_FACTOR * allowance.base, GREY_FACTOR * allowance.each)
+
+    return replace(
+        limits,
+        drift=tuple(
+            replace(
+                band,
+                exponent_mismatches=int(GREY_FACTOR * band.exponent_mismatches),
+                mantissa_mean=GREY_FACTOR * band.mantissa_mean,
+                mantissa_median=GREY_FACTOR * band.mantissa_median,
+            )
+            for band in limits.drift
+        ),
+        mantissa_sum=wide(limits.mantissa_sum),
+        beyond_margin=wide(limits.beyond_margin),
+        capped_sum=wide(limits.capped_sum),
+    )
+
+
 def screen(
     leaves: Sequence[Leaf], rules: Rules, facts: StepFacts, provider_of: Callable[[Address], Address]
 ) -> list[Finding]:
     """Return what signatures, places and leases say of each leaf, before any file is fetched."""
-    findings = [_screen_one(leaf, rules, facts, provider_of) for leaf in leaves]
-    twice = checks.duplicates(leaves, [finding.is_fine for finding in findings])
-    return [
-        checks.reject(Reason.SLOT, f"slot {leaf.submission.slot}: an earlier lease holds it")
-        if index in twice
-        else found
-        for index, (leaf, found) in enumerate(zip(leaves, findings, strict=True))
-    ]
+    return [_screen_one(leaf, rules, facts, provider_of) for leaf in leaves]
 
 
 def _screen_one(leaf: Leaf, rules: Rules, facts: StepFacts, provider_of: Callable[[Address], Address]) -> Finding:

@@ -29,7 +29,7 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
         admission = admit(chain, settings.pool, node, Role.VALIDATOR, chain.frozen())
         yield what, f"node of {admission.provider}, {admission.stake_wei / 1e18:.6f} stake tokens allocated"
         what = "fees"
-        Sender(chain, account).require_fees(VOTE_GAS)
+        Sender(chain, account, fee_rules=settings.fee_rules).require_fees(VOTE_GAS)
         yield what, "enough ether for a vote"
         what = "coordinator"
         terms = admission.terms

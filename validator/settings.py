@@ -30,3 +30,19 @@ class Settings(RoleSettings):
     """CPU threads of the prefill; torch's own choice unless set."""
     poll_s: Annotated[float, Field(gt=0, le=60)] = 0.5
     """How often the chain is asked for duties."""
+
+
+class WatchSettings(Settings):
+    """How this watcher runs: a validator's settings, and what it may spend."""
+
+    ROLE: ClassVar[str] = "watch"
+
+    run_dir: Path = Path("runs/watch")
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """The share of leaves that are judged again."""
+    max_bonds: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    """The most that it puts down as bonds, in whole payout tokens; at 0 it only tells."""
+    location: str | None = None
+    """Where it serves the bytes that it disputes; the coordinator unless set."""
+    seed: int | None = None
+    """Of the sample; chance unless set."""

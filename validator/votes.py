@@ -1,71 +1,81 @@
-"""A validator's vote on one step: what is signed, what is published, and the file that survives a restart.
+"""A validator's votes: what is committed, what is revealed, what is published, and the files that survive a restart.
 
-The file is written before the vote is sent and read instead of judging anew, so that what is published always is what
-was voted. It must not know how judgements were made.
+A file is written before its commitment is sent, and is read instead of judging anew: a salt that is lost cannot be
+revealed, and a seat without a revealed vote is fined. It must not know how judgements were made.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from eth_account.signers.local import LocalAccount
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stannary import wire
-from stannary.errors import Malformed, OperatorError
+from stannary.commitments import new_salt
+from stannary.errors import Malformed
 from stannary.evidence import EvidenceFile
-from stannary.merkle import merkle_root
 from stannary.structs import Domain
-from stannary.types import Address, Hash, Outcome, parse_address
-from stannary.verdict import pack_outcomes, verdict_root
+from stannary.types import ZERO_HASH, Address, Hash, Outcome, Ruling, parse_address, parse_hash, to_hex
+from stannary.verdict import outcomes_by_slot, pack_outcomes, verdict_root
 from validator.judgement import Judgement
+from validator.records import Records
 
 log = logging.getLogger(__name__)
 
+_SHOWN = 16
+"""Digits of a commitment in a file's name; which file is meant is told by what is in it."""
 
-class _Stored(BaseModel):
+
+class _StoredVote(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+    submission_root: wire.HashText
+    outcomes: Annotated[str, Field(pattern=r"^(?:[0-9a-f]{2})*$")]
+    salt: wire.HashText
     verdicts: list[wire.VerdictMessage]
-    evidence: str
+    evidence: str | None
+
+
+class _StoredRuling(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    ruling: Annotated[int, Field(ge=0, le=max(Ruling))]
+    salt: wire.HashText
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class Vote:
     """One validator's vote on a step with all that stands behind it."""
 
-    verdicts: tuple[wire.VerdictMessage, ...]
-    evidence: EvidenceFile
-
-    @property
-    def outcomes(self) -> bytes:
-        """Two bits a leaf."""
-        return pack_outcomes([Outcome(verdict.outcome) for verdict in self.verdicts])
-
-    @property
-    def submission_root(self) -> Hash:
-        """Root over the leaves that were judged."""
-        return merkle_root([verdict.verdict().leaf_hash for verdict in self.verdicts])
+    submission_root: Hash
+    """Of the leaves that it is about, as committed on chain."""
+    outcomes: bytes
+    """Two bits a slot."""
+    salt: Hash
+    verdicts: tuple[wire.VerdictMessage, ...] = ()
+    """Of the leaves, in slot order."""
+    evidence: EvidenceFile | None = None
+    """None for a vote that abstains on the whole step: there is nothing to show."""
 
     @property
     def verdict_root(self) -> Hash:
-        """Root over the verdicts."""
-        return verdict_root([verdict.verdict() for verdict in self.verdicts])
+        """Root over the verdicts, zero without any."""
+        return verdict_root([verdict.verdict() for verdict in self.verdicts]) if self.verdicts else ZERO_HASH
 
     @property
     def evidence_root(self) -> Hash:
-        """Root over the evidence."""
-        return self.evidence.root()
+        """Root over the evidence, zero without any."""
+        return ZERO_HASH if self.evidence is None else self.evidence.root()
 
     @classmethod
     def of(
         cls,
-        judgements: Sequence[Judgement],
+        judgements: Mapping[int, Judgement],
         *,
+        positions: int,
+        submission_root: Hash,
         pool: int,
         step: int,
         policy_step: int,
@@ -74,10 +84,11 @@ class Ballot:
         account: LocalAccount,
         domain: Domain,
     ) -> Self:
-        """Sign the verdicts of a step and write down the evidence."""
+        """Sign the verdicts on a step's leaves, by slot, and write down the evidence."""
         node: Address = parse_address(str(account.address))
+        ordered = [judgements[slot] for slot in sorted(judgements)]
         verdicts = []
-        for judgement in judgements:
+        for judgement in ordered:
             verdict = judgement.verdict(pool, step)
             verdicts.append(wire.VerdictMessage.of(verdict, node, verdict.sign(account, domain)))
         evidence = EvidenceFile(
@@ -87,65 +98,161 @@ class Ballot:
             node=node,
             card_hash=card_hash,
             compute=compute,
-            leaves=tuple(judgement.evidence() for judgement in judgements),
+            leaves=tuple(judgement.evidence() for judgement in ordered),
         )
-        return cls(tuple(verdicts), evidence)
+        decided = {slot: judgement.finding.outcome for slot, judgement in judgements.items()}
+        packed = pack_outcomes(outcomes_by_slot(decided, positions))
+        return cls(submission_root, packed, new_salt(), tuple(verdicts), evidence)
+
+    @classmethod
+    def blank(cls, positions: int, submission_root: Hash) -> Self:
+        """Abstain on a whole step: silence would be fined."""
+        return cls(submission_root, pack_outcomes([Outcome.ABSTAIN] * positions), new_salt())
 
     def to_bytes(self) -> bytes:
         """Return the file that survives a restart."""
-        stored = _Stored(verdicts=list(self.verdicts), evidence=self.evidence.to_bytes().decode())
+        stored = _StoredVote(
+            submission_root=to_hex(self.submission_root),
+            outcomes=self.outcomes.hex(),
+            salt=to_hex(self.salt),
+            verdicts=list(self.verdicts),
+            evidence=None if self.evidence is None else self.evidence.to_bytes().decode(),
+        )
         return stored.model_dump_json().encode()
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read such a file. Raises: Malformed."""
         try:
-            stored = _Stored.model_validate_json(data)
+            stored = _StoredVote.model_validate_json(data)
         except ValidationError as error:
             raise Malformed("stored vote", expected="a file of this validator", got=str(error)) from error
-        return cls(tuple(stored.verdicts), EvidenceFile.parse(stored.evidence.encode()))
+        return cls(
+            parse_hash(stored.submission_root),
+            bytes.fromhex(stored.outcomes),
+            parse_hash(stored.salt),
+            tuple(stored.verdicts),
+            None if stored.evidence is None else EvidenceFile.parse(stored.evidence.encode()),
+        )
 
 
-class BallotBox:
-    """The votes of a validator on disk: prepared ones, and those that were published."""
+@dataclass(frozen=True, slots=True)
+class JurorVote:
+    """One juror's vote on a case."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    ruling: Ruling
+    salt: Hash
 
-    def prepared(self, step: int) -> Ballot | None:
-        """Return the vote that was written for a step and is not published yet; a damaged file is none."""
-        path = self._path(step)
+    def to_bytes(self) -> bytes:
+        """Return the file that survives a restart."""
+        return _StoredRuling(ruling=int(self.ruling), salt=to_hex(self.salt)).model_dump_json().encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read such a file. Raises: Malformed."""
         try:
-            return Ballot.parse(path.read_bytes()) if path.is_file() else None
-        except (OSError, Malformed) as error:
-            log.error("%s cannot be used: %s", path, error)
-            return None
+            stored = _StoredRuling.model_validate_json(data)
+        except ValidationError as error:
+            raise Malformed("stored ruling", expected="a file of this validator", got=str(error)) from error
+        return cls(Ruling(stored.ruling), parse_hash(stored.salt))
+
+
+class VoteStore:
+    """The votes of a validator on disk. A step may have several: one of them is committed, none is ever overwritten.
+
+    `<step>-<commitment>.vote` waits to be revealed or published, `.published` needs nothing more.
+    """
+
+    def __init__(self, records: Records, seal: Callable[[int, Vote], Hash]) -> None:
+        """Use `records`, and `seal` to get the commitment of a vote on a step."""
+        self._records = records
+        self._seal = seal
+        self._read: dict[str, tuple[Hash, Vote] | None] = {}
+
+    def commitment(self, step: int, vote: Vote) -> Hash:
+        """Return what is committed for a vote."""
+        return self._seal(step, vote)
+
+    def put(self, step: int, vote: Vote) -> None:
+        """Write a vote, whole or not at all; one that is there already is left. Raises: OperatorError."""
+        commitment = self._seal(step, vote)
+        if self.find(step, commitment) is None:
+            name = f"{step:08d}-{commitment.hex()[:_SHOWN]}.vote"
+            self._records.write(name, vote.to_bytes())
+            self._read[name] = commitment, vote
+
+    def find(self, step: int, commitment: Hash) -> Vote | None:
+        """Return the vote behind a commitment, None if it is not here."""
+        return next((vote for found, vote in self._of(step) if found == commitment), None)
+
+    def prepared(self, step: int, submission_root: Hash) -> Vote | None:
+        """Return a vote on these leaves that was written down and may have been sent."""
+        return next((vote for _, vote in self._of(step) if vote.submission_root == submission_root), None)
+
+    def matching(self, step: int, outcomes: bytes, verdict_root: Hash, evidence_root: Hash) -> Vote | None:
+        """Return the vote that these were revealed of."""
+        revealed = (outcomes, verdict_root, evidence_root)
+        votes = (vote for _, vote in self._of(step))
+        return next((v for v in votes if (v.outcomes, v.verdict_root, v.evidence_root) == revealed), None)
 
     def unpublished(self) -> list[int]:
-        """Return the steps whose votes were written and not published."""
-        return sorted(int(path.stem) for path in self._folder.glob("*.vote") if path.stem.isdigit())
+        """Return the steps of votes that are not done with."""
+        steps = (name.partition("-")[0] for name in self._records.names("*.vote"))
+        return sorted({int(step) for step in steps if step.isdigit()})
 
-    def put(self, step: int, ballot: Ballot) -> None:
-        """Write a vote, whole or not at all. Raises: OperatorError when the disk refuses."""
-        path = self._path(step)
-        draft = path.with_suffix(".draft")
+    def close(self, step: int) -> None:
+        """Note that nothing is left to do for a step; its files stay as a record. Raises: OperatorError."""
+        for name in self._names(step, ".vote"):
+            self._records.rename(name, name.removesuffix(".vote") + ".published")
+            self._read.pop(name, None)
+
+    def _of(self, step: int) -> list[tuple[Hash, Vote]]:
+        found = []
+        for name in self._names(step, ".vote") + self._names(step, ".published"):
+            if name not in self._read:
+                self._read[name] = self._parse(step, name)
+            stored = self._read[name]
+            if stored is not None:
+                found.append(stored)
+        return found
+
+    def _names(self, step: int, suffix: str) -> list[str]:
+        return self._records.names(f"{step:08d}-*{suffix}")
+
+    def _parse(self, step: int, name: str) -> tuple[Hash, Vote] | None:
+        data = self._records.read(name)
+        if data is None:
+            return None
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
-                file.write(ballot.to_bytes())
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except OSError as error:
-            raise OperatorError(f"cannot write {path}: {error.strerror or error}") from error
+            vote = Vote.parse(data)
+        except Malformed as error:
+            log.error("%s cannot be used: %s", name, error)
+            return None
+        return self._seal(step, vote), vote
 
-    def mark_published(self, step: int) -> None:
-        """Note that nothing is left to do for a step; the file stays as a record."""
-        self._path(step).rename(self._path(step).with_suffix(".published"))
 
-    def discard(self, step: int) -> None:
-        """Forget a vote that can no longer count."""
-        self._path(step).unlink(missing_ok=True)
+class RulingStore:
+    """A juror's votes on disk: one for each case and round, never overwritten while it can be read."""
 
-    def _path(self, step: int) -> Path:
-        return self._folder / f"{step:08d}.vote"
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def put(self, case_id: int, round_number: int, vote: JurorVote) -> None:
+        """Write a vote, whole or not at all. Raises: OperatorError when the disk refuses."""
+        self._records.write(self._name(case_id, round_number), vote.to_bytes())
+
+    def find(self, case_id: int, round_number: int) -> JurorVote | None:
+        """Return the vote that was written down; a damaged file is none."""
+        name = self._name(case_id, round_number)
+        data = self._records.read(name)
+        if data is None:
+            return None
+        try:
+            return JurorVote.parse(data)
+        except Malformed as error:
+            log.error("%s cannot be used: %s", name, error)
+            return None
+
+    @staticmethod
+    def _name(case_id: int, round_number: int) -> str:
+        return f"case-{case_id:08d}-{round_number}.ruling"

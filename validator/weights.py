@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stannary.shardcast import PolicyFolders
 from stannary.types import Hash
-from validator.prefill import Prefill
+
+if TYPE_CHECKING:
+    from validator.prefill import Prefill
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,10 @@ class Policies:
         self._folders = PolicyFolders(parent, sources, KEPT)
         self._open = open_policy
         self._loaded: tuple[Hash, Path, Prefill] | None = None
+
+    def fetch(self, policy_step: int, policy_root: Hash) -> Path:
+        """Return a policy step's folder, without loading it. Raises: as `load`, but for what loading raises."""
+        return self._folders.folder_of(policy_step, policy_root)
 
     def load(self, policy_step: int, policy_root: Hash) -> tuple[Path, Prefill]:
         """Return a policy step's folder and model.

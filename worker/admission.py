@@ -11,7 +11,7 @@ from stannary.types import ZERO_HASH, Address, Phase, Role
 from worker.leases import PoolRules, StepFacts
 
 FEE_GAS = 300_000
-"""Gas that a worker's account must be able to pay: a claim of a few leaves, so that earnings can be taken out."""
+"""Gas that a worker's account must be able to pay: a claim with room, so that earnings can be taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Admission:
 
     rules: PoolRules
     terms: PoolTerms
+    """With the offer for a step opened now."""
     stake_wei: int
     fees_wei: int
 
@@ -44,22 +45,33 @@ def admit(chain: Chain, pool: int, node: Address) -> Admission:
         max_completion_tokens=terms.max_completion_tokens,
         max_lag=terms.max_lag,
         lease_seconds=terms.lease_seconds,
+        collect_seconds=terms.collect_seconds,
         temperature=terms.temperature_milli / 1000,
         protocol_version=terms.protocol_version,
-        card_hash=terms.card_hash,
         environment_hash=terms.environment_hash,
     )
     return Admission(rules, terms, found.stake_wei, fees_wei)
 
 
 def read_step(chain: Chain, rules: PoolRules, step: int) -> StepFacts:
-    """Read a step and the root of its policy at one block (zero for a step never opened).
+    """Read a step, its policy's root and its card at one block (zero for a step never opened).
 
     Raises: Unreachable, ChainError.
     """
     at = chain.frozen()
     state = chain.submission_ledger.step_of(rules.pool, step, at)
-    root = ZERO_HASH
+    root = card_hash = ZERO_HASH
     if state.phase is not Phase.NONE:
         root = chain.submission_ledger.policy_root_of(rules.pool, state.policy_step, at)
-    return StepFacts(step, state.phase, state.policy_step, state.slots, state.seed_beacon, root, at.timestamp)
+        card_hash = chain.pool_registry.offer_of(rules.pool, state.offer, at).card_hash
+    return StepFacts(
+        step=step,
+        phase=state.phase,
+        policy_step=state.policy_step,
+        slots=state.slots,
+        seeded_at=state.seeded_at,
+        seed_beacon=state.seed_beacon,
+        policy_root=root,
+        card_hash=card_hash,
+        pool_time=chain.pool_registry.clock_of(rules.pool, at),
+    )

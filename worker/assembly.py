@@ -59,7 +59,7 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
     )
     client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, admission.terms.coordinator, account)
     require_coordinator(patiently(client.health), chain, rules.pool, admission.terms)
-    patiently(lambda: client.document(rules.card_hash))
+    patiently(lambda: client.document(admission.terms.card_hash))
     environment = patiently(lambda: client.document(rules.environment_hash))
 
     def open_environment(folder: Path) -> Environment:

@@ -20,9 +20,9 @@ class PoolRules:
     max_completion_tokens: int
     max_lag: int
     lease_seconds: int
+    collect_seconds: int
     temperature: float
     protocol_version: int
-    card_hash: Hash
     environment_hash: Hash
 
     @property
@@ -39,10 +39,14 @@ class StepFacts:
     phase: Phase
     policy_step: int
     slots: int
+    seeded_at: int
+    """On the pool's clock; no lease is older."""
     seed_beacon: Hash
     policy_root: Hash
-    chain_time: int
-    """The newest block's time in unix seconds."""
+    card_hash: Hash
+    """Of the offer that the step was opened under."""
+    pool_time: int
+    """The pool's clock at the newest block, which leases run by. Units: seconds."""
 
 
 def check_lease(lease: Lease, rules: PoolRules, facts: StepFacts) -> None:
@@ -56,7 +60,6 @@ def check_lease(lease: Lease, rules: PoolRules, facts: StepFacts) -> None:
         ("lease.provider", rules.provider, lease.provider),
         ("lease.node", rules.node, lease.node),
         ("lease.protocolVersion", rules.protocol_version, lease.protocol_version),
-        ("lease.cardHash", to_hex(rules.card_hash), to_hex(lease.card_hash)),
         ("lease.maxUnits", rules.max_units, lease.max_units),
         ("lease.step", facts.step, lease.step),
     ]
@@ -69,6 +72,8 @@ def check_lease(lease: Lease, rules: PoolRules, facts: StepFacts) -> None:
         raise Malformed(
             "lease.step", expected="a step that still collects", got=f"{lease.step} {facts.phase.name.lower()}"
         )
+    if lease.card_hash != facts.card_hash:
+        raise Malformed("lease.cardHash", expected=to_hex(facts.card_hash), got=to_hex(lease.card_hash))
     if lease.policy_step != facts.policy_step:
         raise Malformed("lease.policyStep", expected=f"{facts.policy_step} as on chain", got=lease.policy_step)
     if not 0 <= lease.step - lease.policy_step <= rules.max_lag:
@@ -81,5 +86,13 @@ def check_lease(lease: Lease, rules: PoolRules, facts: StepFacts) -> None:
             expected=f"at most {rules.lease_seconds} s after {lease.valid_from}",
             got=lease.valid_until,
         )
-    if lease.valid_until <= facts.chain_time:
-        raise Malformed("lease.validUntil", expected=f"later than {facts.chain_time}, now", got=lease.valid_until)
+    latest = facts.seeded_at + rules.collect_seconds
+    if lease.valid_from < facts.seeded_at or lease.valid_until > latest:
+        # Validators reject the work of such a lease, whoever is to blame for it.
+        raise Malformed(
+            "lease.validFrom",
+            expected=f"within {facts.seeded_at} … {latest}",
+            got=f"{lease.valid_from} … {lease.valid_until}",
+        )
+    if lease.valid_until <= facts.pool_time:
+        raise Malformed("lease.validUntil", expected=f"later than {facts.pool_time}, now", got=lease.valid_until)

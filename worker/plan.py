@@ -261,7 +261,7 @@ def _absorb(state: State, event: Event, now: float) -> State:
             state = replace(state, facts={**state.facts, facts.step: facts})
 
             def checked(held: Held) -> Held:
-                left = held.lease.valid_until - facts.chain_time
+                left = held.lease.valid_until - facts.pool_time
                 return _advance(replace(held, ends_at=min(held.ends_at, now + left)), Stage.CHECKED)
 
             return _change(state, lambda held: held.lease.step == facts.step and held.stage is Stage.GRANTED, checked)
@@ -332,7 +332,7 @@ def _rest(state: State, now: float) -> Rest:
 
 
 def _held(message: LeaseMessage, now: float) -> Held:
-    # A grant is at most as old as its answer; the check against chain time may only shorten this.
+    # A grant is at most as old as its answer; the check against the pool's clock may only shorten this.
     lease = message.lease()
     return Held(lease, message, ends_at=now + (lease.valid_until - lease.valid_from))
 

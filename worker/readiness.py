@@ -43,7 +43,7 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
             health = client.health()
             require_coordinator(health, chain, rules.pool, admission.terms)
             yield what, f"{settings.coordinator_url} is {health.status}, at block {health.block}"
-            for what, expected in (("card", rules.card_hash), ("environment", rules.environment_hash)):
+            for what, expected in (("card", admission.terms.card_hash), ("environment", rules.environment_hash)):
                 client.document(expected)
                 yield what, to_hex(expected)
         what = "engine"

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Outcome, Phase} from "../types/Enums.sol";
 import {PoolId} from "../types/Ids.sol";
-import {LeafOpening} from "../types/Submission.sol";
 
-/// @title Custody of pool money: escrow, reservations, payouts.
+/// @title Custody of pool money: escrow, reservations, bonds, earnings.
+/// @dev A pool's money is in exactly one of five places: free, locked (for later accepted work only), reserved for a
+/// step, bonded by a disputant, or earned by a provider and not claimed.
 interface IPayoutVault {
     event Funded(PoolId indexed pool, address indexed from, uint256 amount);
     event Drained(PoolId indexed pool, address indexed to, uint256 amount);
     event Burned(PoolId indexed pool, uint256 amount);
     event Reserved(PoolId indexed pool, uint32 indexed step, uint256 fromFree, uint256 fromLocked);
     event Released(PoolId indexed pool, uint32 indexed step, uint256 toFree, uint256 toLocked);
-    event Claimed(
-        PoolId indexed pool, uint32 indexed step, uint32 slot, address indexed provider, uint32 units, uint256 amount
-    );
-    event FeeClaimed(PoolId indexed pool, uint32 indexed step, address indexed provider, uint256 amount);
+    event Earned(PoolId indexed pool, uint32 indexed step, address indexed provider, uint256 amount);
+    event Claimed(PoolId indexed pool, address indexed provider, address indexed payee, uint256 amount);
+    event Fined(PoolId indexed pool, uint256 amount);
+    event BondTaken(PoolId indexed pool, address indexed from, uint256 amount);
+    event BondSpent(PoolId indexed pool, address indexed provider, uint256 amount);
+    event BondLocked(PoolId indexed pool, uint256 amount);
 
     /// @notice An amount is zero.
     error AmountZero();
@@ -32,41 +34,11 @@ interface IPayoutVault {
     /// @notice Only the owner of the pool may do this.
     error NotPoolOwner(PoolId pool, address caller, address owner);
 
-    /// @notice Only the submission ledger may do this.
-    error NotLedger(address caller);
+    /// @notice Only a judge may do this: ledger, panel, court, planted faults.
+    error NotJudge(address caller);
 
     /// @notice The escrow that is free for this is less.
     error EscrowTooLow(PoolId pool, uint256 available, uint256 wanted);
-
-    /// @notice The step is not finalized.
-    error StepNotFinalized(PoolId pool, uint32 step, Phase phase);
-
-    /// @notice The opened leaf belongs to another pool or step.
-    error LeafOfOtherStep(PoolId pool, uint32 step, PoolId leafPool, uint32 leafStep);
-
-    /// @notice The leaf is not in the committed tree at that index.
-    error LeafNotCommitted(bytes32 leafHash, uint32 index);
-
-    /// @notice The panel did not accept this leaf.
-    error LeafNotAccepted(uint32 index, Outcome outcome);
-
-    /// @notice The slot is none of the step's.
-    error SlotOutOfRange(uint32 slot, uint32 slots);
-
-    /// @notice The slot was paid already.
-    error SlotAlreadyPaid(PoolId pool, uint32 step, uint32 slot);
-
-    /// @notice The leaf can be claimed, so it cannot be forfeited.
-    error LeafPayable(uint32 index);
-
-    /// @notice The leaf was paid or forfeited already.
-    error LeafSettled(PoolId pool, uint32 step, uint32 index);
-
-    /// @notice The provider did not vote in this step.
-    error NotVoted(PoolId pool, uint32 step, address provider);
-
-    /// @notice The fee was paid already.
-    error FeeAlreadyPaid(PoolId pool, uint32 step, address provider);
 
     /// @notice Adds money of the caller to a pool. Anyone.
     function fund(PoolId pool, uint256 amount) external;
@@ -74,34 +46,56 @@ interface IPayoutVault {
     /// @notice Takes free money out of a pool. Owner only. Of a closed pool, burns what is locked.
     function drain(PoolId pool, uint256 amount, address to) external;
 
-    /// @notice Sets money of a pool aside for a step, locked money first. Only the ledger.
+    /// @notice Sends all that a provider has earned in a pool and not claimed to its payee. Anyone; many steps at once.
+    function claim(PoolId pool, address provider) external returns (uint256 amount);
+
+    /// @notice The same for several providers of a pool at once; who has nothing to claim is passed over. Anyone.
+    function claimMany(PoolId pool, address[] calldata providers) external returns (uint256 total);
+
+    /// @notice Sets money of a pool aside for a step, locked money first. Only a judge.
     function reserve(PoolId pool, uint32 step, uint256 amount) external;
 
-    /// @notice Of a step's reservation, locks one part and releases another. Only the ledger.
-    function settle(PoolId pool, uint32 step, uint256 lockAmount, uint256 releaseAmount) external;
+    /// @notice Of a step's reservation: gives each provider its amount, locks one part, keeps another, and releases the
+    /// rest. Only a judge.
+    function settle(
+        PoolId pool,
+        uint32 step,
+        address[] calldata providers,
+        uint256[] calldata amounts,
+        uint256 lockAmount,
+        uint256 keepAmount
+    ) external;
 
-    /// @notice Pays accepted leaves of a finalized step to their providers. Anyone; all or nothing.
-    function claim(PoolId pool, uint32 step, LeafOpening[] calldata openings) external;
+    /// @notice Of a step's reservation, gives one provider an amount. Only a judge.
+    function pay(PoolId pool, uint32 step, address provider, uint256 amount) external;
 
-    /// @notice Locks the money of an accepted leaf that can never be paid: a second one of its slot, or one that names
-    /// a slot, step or provider that cannot be. Anyone.
-    function forfeit(PoolId pool, uint32 step, LeafOpening calldata opening) external;
+    /// @notice Of a step's reservation, locks one part and releases another. Only a judge.
+    function release(PoolId pool, uint32 step, uint256 lockAmount, uint256 releaseAmount) external;
 
-    /// @notice Pays a panel member that voted. Anyone.
-    function claimFee(PoolId pool, uint32 step, address provider) external;
+    /// @notice Locks free money of a pool, as much of `amount` as there is. Only a judge.
+    function fine(PoolId pool, uint256 amount) external;
 
-    /// @notice The money of a pool: free, reserved for steps, and locked (for later accepted work only).
+    /// @notice Takes money of `from`, who must have approved it, as a bond. Only a judge.
+    function takeBond(PoolId pool, address from, uint256 amount) external;
+
+    /// @notice Gives bonded money to a provider, or back to whoever is named. Only a judge.
+    function spendBond(PoolId pool, address provider, uint256 amount) external;
+
+    /// @notice Locks bonded money. Only a judge.
+    function lockBond(PoolId pool, uint256 amount) external;
+
+    /// @notice The money of a pool: free, reserved for steps, and locked.
     function escrowOf(PoolId pool) external view returns (uint256 free, uint256 reserved, uint256 locked);
+
+    /// @notice The money of a pool that is no longer its owner's: bonds, and what providers may claim.
+    function owedOf(PoolId pool) external view returns (uint256 bonded, uint256 unclaimed);
+
+    /// @notice What a provider has earned in a pool, and what of it was claimed.
+    function earningsOf(PoolId pool, address provider) external view returns (uint256 earned, uint256 claimed);
 
     /// @notice What is left of the reservation of a step.
     function reservationOf(PoolId pool, uint32 step) external view returns (uint256);
 
     /// @notice Sum over all pools of a token. The token balance is never less.
     function tokenLiabilityOf(address token) external view returns (uint256);
-
-    /// @notice Whether a slot was paid.
-    function isSlotPaid(PoolId pool, uint32 step, uint32 slot) external view returns (bool);
-
-    /// @notice Whether a panel member was paid.
-    function isFeePaid(PoolId pool, uint32 step, address provider) external view returns (bool);
 }

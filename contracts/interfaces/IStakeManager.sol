@@ -13,14 +13,14 @@ interface IStakeManager {
         address provider;
         PoolId pool;
         Role role;
-        uint64 releaseAt; // fixed when the exit starts
+        uint64 releaseAt; // on the pool's clock, fixed when the exit starts
         uint64 epoch; // of the position; a position slashed to nothing starts a new one
         uint32 barrier; // steps of the pool that had been opened: all must settle first
         uint256 shares;
     }
 
     event Deposited(address indexed provider, uint256 amount);
-    event Withdrawn(address indexed provider, uint256 amount);
+    event Withdrawn(address indexed provider, address to, uint256 amount);
     event Allocated(
         PoolId indexed pool, Role indexed role, address indexed provider, uint256 amount, uint256 shares
     );
@@ -30,9 +30,25 @@ interface IStakeManager {
     event ExitFinished(ExitId indexed exitId, address indexed provider, uint256 amount);
     event NodeAdded(address indexed node, address indexed provider);
     event NodeRemoved(address indexed node, address indexed provider);
+    event ControllerOffered(address indexed provider, address indexed to);
+    event ControllerChanged(address indexed provider, address indexed controller);
+    event PayeeChanged(PoolId indexed pool, address indexed provider, address payee);
+    /// @dev `bps` is what the offence carried after the cap of the window; `reward` is the part that was not burned.
     event Slashed(
-        PoolId indexed pool, Role role, address indexed provider, bytes32 indexed offence, uint256 bps, uint256 amount
+        PoolId indexed pool,
+        Role role,
+        address indexed provider,
+        bytes32 indexed offence,
+        uint256 bps,
+        uint256 amount,
+        address beneficiary,
+        uint256 reward
     );
+    event Suspended(PoolId indexed pool, Role role, address indexed provider, uint64 until);
+    event Reinstated(PoolId indexed pool, Role role, address indexed provider);
+    event AbsenceRecorded(PoolId indexed pool, address indexed provider, uint32 absences);
+    event HoldChanged(PoolId indexed pool, Role role, address indexed provider, uint32 holds);
+    event Burned(uint256 amount);
 
     /// @notice An amount or a number of shares is zero.
     error AmountZero();
@@ -76,6 +92,33 @@ interface IStakeManager {
     /// @notice The last step that the exit waited for settled too recently: its faults may still be slashed.
     error SlashWindowOpen(ExitId exitId, uint256 until, uint256 time);
 
+    /// @notice A dispute about the position is open: it may still be slashed.
+    error PositionHeld(PoolId pool, Role role, address provider, uint32 holds);
+
+    /// @notice The position is not held.
+    error PositionNotHeld(PoolId pool, Role role, address provider);
+
+    /// @notice The position is suspended: it takes no part until it is reinstated.
+    error PositionSuspended(PoolId pool, Role role, address provider, uint64 until);
+
+    /// @notice The position is not suspended.
+    error PositionNotSuspended(PoolId pool, Role role, address provider);
+
+    /// @notice The payee is paid for the other role in this pool: who judges must not share a purse with the judged.
+    error PayeeOfOtherRole(PoolId pool, address payee);
+
+    /// @notice The provider has no stake in this pool.
+    error NoPosition(PoolId pool, address provider);
+
+    /// @notice The provider's controller is another account.
+    error NotController(address provider, address caller, address controller);
+
+    /// @notice Control of the provider was offered to another account, or to none.
+    error NotOfferedController(address provider, address caller, address offered);
+
+    /// @notice The account controls a provider already, or is one, or is a node.
+    error ControllerTaken(address account);
+
     /// @notice The node serves a provider already.
     error NodeTaken(address node, address provider);
 
@@ -94,8 +137,8 @@ interface IStakeManager {
     /// @notice The caller is neither the node nor its provider.
     error NotNodeOwner(address node, address caller);
 
-    /// @notice Only the submission ledger may do this.
-    error NotLedger(address caller);
+    /// @notice Only a judge may do this: the panel, the court, the planted faults; for some calls only one of them.
+    error NotJudge(address caller);
 
     /// @notice More than all of a position.
     error BpsTooHigh(uint256 bps);
@@ -106,13 +149,13 @@ interface IStakeManager {
     /// @notice Stakes of this block are not settled yet.
     error BlockNotPast(uint256 blockNumber, uint256 current);
 
-    /// @notice Moves stake tokens of the caller in, as idle stake.
+    /// @notice Moves stake tokens of the caller in, as idle stake of the provider that the caller is or controls.
     function deposit(uint256 amount) external;
 
-    /// @notice Moves idle stake of the caller out.
+    /// @notice Moves idle stake of the caller's provider out, to the caller.
     function withdraw(uint256 amount) external;
 
-    /// @notice Puts idle stake of the caller to work in a pool, under the terms with that hash.
+    /// @notice Puts idle stake of the caller's provider to work in a pool, under the terms with that hash.
     function allocate(PoolId pool, Role role, uint256 amount, bytes32 termsHash) external;
 
     /// @notice Starts to take shares of a position out. They count for nothing from now on but stay slashable.
@@ -121,16 +164,51 @@ interface IStakeManager {
     /// @notice Turns a due exit into idle stake of its provider. Anyone may call.
     function finishExit(ExitId exitId) external;
 
-    /// @notice Makes `node` act for the caller. `signature` is the node's EIP-712 NodeConsent.
+    /// @notice Makes `node` act for the caller's provider. `signature` is the node's EIP-712 NodeConsent for that provider.
+    /// A provider may have several nodes at once, so that keys rotate with overlap.
     function addNode(address node, uint256 deadline, bytes calldata signature) external;
 
-    /// @notice Ends a node's service. Its provider or the node itself may call.
+    /// @notice Ends a node's service. Its provider's controller or the node itself may call.
     function removeNode(address node) external;
 
-    /// @notice Burns a part of a position, rounded up; once for each offence. Only the ledger.
-    function slash(PoolId pool, Role role, address provider, uint256 bps, bytes32 offence)
-        external
-        returns (uint256 amount);
+    /// @notice Offers control of the caller's provider to another key; zero takes the offer back. The provider keeps its
+    /// address, stake, nodes and payouts.
+    function offerController(address to) external;
+
+    /// @notice Takes control of a provider that was offered to the caller. The old key then has none.
+    function acceptController(address provider) external;
+
+    /// @notice Names the account that payouts of the caller's provider in a pool go to.
+    function setPayee(PoolId pool, address payee) external;
+
+    /// @notice Ends a suspension that is over. Anyone may call.
+    function reinstate(PoolId pool, Role role, address provider) external;
+
+    /// @notice Sends all slashed stake that was not rewarded to the sink. Anyone may call.
+    function burnSlashed() external returns (uint256 amount);
+
+    /// @notice Takes a part of a position, rounded up and within the pool's cap of the window; once for each offence.
+    /// `rewardBps` of it becomes idle stake of `beneficiary` (none if zero), the rest is burned. Never fails for want of
+    /// stake. Only a judge.
+    function slash(
+        PoolId pool,
+        Role role,
+        address provider,
+        uint256 bps,
+        bytes32 offence,
+        address beneficiary,
+        uint256 rewardBps
+    ) external returns (uint256 amount);
+
+    /// @notice Keeps every exit of a position from finishing while a dispute about it is open. Only the court.
+    function hold(PoolId pool, Role role, address provider) external;
+
+    /// @notice Ends one hold. Only the court.
+    function unhold(PoolId pool, Role role, address provider) external;
+
+    /// @notice Notes that a validator abstained where the others decided. After the pool's number of absences within one
+    /// slash window it is suspended until that window ends. Never fails for want of a position. Only the panel.
+    function recordAbsence(PoolId pool, address provider) external;
 
     /// @notice Stake that is in no pool.
     function idleOf(address provider) external view returns (uint256);
@@ -141,7 +219,14 @@ interface IStakeManager {
         view
         returns (uint256 tokens, uint256 shares, uint256 exitingShares);
 
-    /// @notice Tokens of a position that are not leaving.
+    /// @notice How a position stands: until when it is suspended (0 if it is not), the bps slashed and the
+    /// absences in the current window, and open disputes about it.
+    function standingOf(PoolId pool, Role role, address provider)
+        external
+        view
+        returns (uint64 suspendedUntil, uint32 slashedBps, uint32 absences, uint32 holds);
+
+    /// @notice Tokens of a position that count: not leaving, not suspended, and not below the pool's minimum.
     function activeStakeOf(PoolId pool, Role role, address provider) external view returns (uint256);
 
     /// @notice The same at the end of a past block.
@@ -149,6 +234,15 @@ interface IStakeManager {
         external
         view
         returns (uint256);
+
+    /// @notice The same of many providers.
+    function activeStakesAt(PoolId pool, Role role, address[] calldata providers, uint256 blockNumber)
+        external
+        view
+        returns (uint256[] memory stakes);
+
+    /// @notice Number of validators of a pool whose active stake is not zero.
+    function eligibleValidatorsOf(PoolId pool) external view returns (uint256);
 
     /// @notice Providers with a validator position, in order of first allocation.
     function validatorsOf(PoolId pool) external view returns (address[] memory);
@@ -159,8 +253,25 @@ interface IStakeManager {
         view
         returns (address[] memory validators, uint256[] memory stakes);
 
-    /// @notice The provider that an account acts for: a node's, itself if it holds stake, else zero.
-    function providerOf(address node) external view returns (address);
+    /// @notice Draws up to `size` validators by their active stakes at the end of a past block: none of the `barred`, none of
+    /// the `parties`, and none that shares a payee with one. Fewer only when fewer can be drawn.
+    function drawValidators(
+        PoolId pool,
+        uint256 blockNumber,
+        bytes32 beacon,
+        uint256 size,
+        address[][] calldata barred,
+        address[] calldata parties
+    ) external view returns (address[] memory drawn);
+
+    /// @notice The provider that an account acts for: a node's, a controller's, itself if it holds stake, else zero.
+    function providerOf(address account) external view returns (address);
+
+    /// @notice The key that controls a provider: its own until control was handed on.
+    function controllerOf(address provider) external view returns (address);
+
+    /// @notice Where payouts of a provider in a pool go: itself until it named another.
+    function payeeOf(PoolId pool, address provider) external view returns (address);
 
     /// @notice A pending exit; all zero if there is none.
     function exitOf(ExitId exitId) external view returns (Exit memory);
@@ -177,6 +288,9 @@ interface IStakeManager {
     /// @notice The token that is staked.
     function stakeToken() external view returns (IERC20);
 
-    /// @notice Sum of all idle stake and positions. The token balance is never less.
+    /// @notice Slashed stake that waits to be burned.
+    function burnable() external view returns (uint256);
+
+    /// @notice Sum of all idle stake, positions and slashed stake not burned yet. The token balance is never less.
     function totalHeld() external view returns (uint256);
 }

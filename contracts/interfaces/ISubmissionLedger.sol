@@ -1,63 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Outcome, Phase} from "../types/Enums.sol";
+import {Phase} from "../types/Enums.sol";
 import {PoolId} from "../types/Ids.sol";
+import {Rates} from "../types/PoolTerms.sol";
 import {StepState} from "../types/StepState.sol";
-import {LeafOpening, Submission} from "../types/Submission.sol";
+import {Lease, LeafOpening, PayTable, Submission, TakenSlot} from "../types/Submission.sol";
 
-/// @title The record of each step: policy, beacons, submissions, votes, outcomes.
+/// @title The record of each step: policy, seed beacon, slots, submissions.
 interface ISubmissionLedger {
     event PolicyPublished(PoolId indexed pool, uint32 indexed policyStep, bytes32 policyRoot, bytes32 consumedRoot);
     event StepOpened(
-        PoolId indexed pool, uint32 indexed step, uint32 policyStep, uint32 slots, uint64 seedBlock
+        PoolId indexed pool, uint32 indexed step, uint32 policyStep, uint32 slots, uint32 offer, uint64 seedBlock
     );
-    event SeedBeaconSealed(PoolId indexed pool, uint32 indexed step, bytes32 beacon);
+    event SeedBeaconSealed(PoolId indexed pool, uint32 indexed step, bytes32 beacon, address sealer);
+    event SlotTaken(PoolId indexed pool, uint32 indexed step, uint32 slot, address indexed provider, uint64 beaconBlock);
+    event TakenSlotSealed(PoolId indexed pool, uint32 indexed step, uint32 slot, bytes32 beacon);
+    event TakenSlotDelivered(
+        PoolId indexed pool, uint32 indexed step, address indexed provider, Submission leaf, bytes signature, string location
+    );
     event RootCommitted(
         PoolId indexed pool,
         uint32 indexed step,
-        bytes32 root,
-        uint32 leafCount,
+        bytes32 submissionRoot,
         bytes32 slotTableRoot,
+        PayTable payTable,
         uint64 auditBlock
     );
-    event AuditBeaconSealed(PoolId indexed pool, uint32 indexed step, bytes32 beacon, address[] panel);
     event BeaconRedrawn(PoolId indexed pool, uint32 indexed step, bool isAudit, uint64 beaconBlock);
-    event Voted(
-        PoolId indexed pool,
-        uint32 indexed step,
-        address indexed provider,
-        address node,
-        bytes outcomes,
-        bytes32 verdictRoot,
-        bytes32 evidenceRoot
-    );
-    event StepFinalized(
-        PoolId indexed pool,
-        uint32 indexed step,
-        uint32 accepted,
-        uint32 rejected,
-        uint32 faulted,
-        uint32 undecided
+    event AuditBlockDrawn(PoolId indexed pool, uint32 indexed step, uint64 auditBlock);
+    event OverlapProved(
+        PoolId indexed pool, uint32 indexed step, uint32 slot, address indexed provider, uint256 amount
     );
     event StepCancelled(PoolId indexed pool, uint32 indexed step);
-    event LeafSlashed(
-        PoolId indexed pool,
-        uint32 indexed step,
-        uint32 index,
-        address indexed provider,
-        bytes32 leafHash,
-        uint256 amount
-    );
 
     /// @notice Only the pool's trainer may do this.
     error NotTrainer(PoolId pool, address caller, address trainer);
 
-    /// @notice Only the pool's coordinator may do this.
+    /// @notice Only the coordinator of the step's offer may do this.
     error NotCoordinator(PoolId pool, address caller, address coordinator);
+
+    /// @notice Only the voting panel may do this.
+    error NotPanel(address caller);
 
     /// @notice The pool is closed.
     error PoolIsClosed(PoolId pool);
+
+    /// @notice The pool's clock stands.
+    error PoolIsPaused(PoolId pool);
 
     /// @notice Steps and policies are numbered without a gap.
     error NotNext(uint32 given, uint32 expected);
@@ -74,17 +64,32 @@ interface ISubmissionLedger {
     /// @notice The policy is older than the pool allows.
     error LagTooHigh(uint32 lag, uint32 maxLag);
 
-    /// @notice A number of slots or leaves is zero or above its limit.
+    /// @notice As many steps are unsettled as the pool allows.
+    error StepsTooMany(PoolId pool, uint256 unsettled, uint256 highest);
+
+    /// @notice The two leases are not of one slot, of two nodes, and overlapping.
+    error LeasesDoNotOverlap();
+
+    /// @notice The lease bond of the step is spent.
+    error LeaseBondSpent(PoolId pool, uint32 step);
+
+    /// @notice An overlap of this slot was proved before.
+    error OverlapKnown(PoolId pool, uint32 step, uint32 slot);
+
+    /// @notice A number of slots, providers or words is zero or above its limit.
     error CountOutOfRange(uint256 count, uint256 highest);
 
-    /// @notice The pool lacks validators with enough stake to draw a panel.
-    error ValidatorsTooFew(PoolId pool, uint256 eligible, uint256 panelSize);
+    /// @notice The pool lacks validators with enough stake to draw a panel and a jury.
+    error ValidatorsTooFew(PoolId pool, uint256 eligible, uint256 needed);
 
     /// @notice The step is in another phase.
     error WrongPhase(PoolId pool, uint32 step, Phase phase, Phase expected);
 
     /// @notice The block that the beacon comes from is not past.
     error BeaconNotReady(uint64 beaconBlock, uint256 current);
+
+    /// @notice The chain has forgotten the hash of that block.
+    error BeaconLapsed(uint64 beaconBlock, uint256 current);
 
     /// @notice The time for this is over.
     error DeadlinePassed(uint256 deadline, uint256 time);
@@ -95,23 +100,29 @@ interface ISubmissionLedger {
     /// @notice Steps settle in order: an earlier one is unsettled.
     error EarlierStepUnsettled(PoolId pool, uint32 step, uint32 unsettled);
 
-    /// @notice The caller acts for no member of the panel.
-    error NotPanelMember(PoolId pool, uint32 step, address caller, address provider);
+    /// @notice The caller acts for no provider with stake at work in this pool and role.
+    error NotEligible(PoolId pool, address caller);
 
-    /// @notice The provider voted already.
-    error AlreadyVoted(PoolId pool, uint32 step, address provider);
+    /// @notice The provider has taken a slot of this step.
+    error SlotTakenBefore(PoolId pool, uint32 step, address provider);
+
+    /// @notice All slots that may be taken on chain are.
+    error SlotsAllTaken(PoolId pool, uint32 step, uint32 highest);
+
+    /// @notice The slot is none that was taken on chain, or not by this provider, or its work was delivered.
+    error NotTakenSlot(PoolId pool, uint32 step, uint32 slot, address provider);
+
+    /// @notice The submission is not that of this slot and its taker.
+    error LeafNotOfSlot(PoolId pool, uint32 step, uint32 slot, address provider);
+
+    /// @notice The signature is not that of the account that had to sign.
+    error SignatureInvalid(address signer);
 
     /// @notice The opened leaf belongs to another pool or step.
     error LeafOfOtherStep(PoolId pool, uint32 step, PoolId leafPool, uint32 leafStep);
 
-    /// @notice The leaf is not in the committed tree at that index.
-    error LeafNotCommitted(bytes32 leafHash, uint32 index);
-
-    /// @notice The panel did not find this leaf at fault.
-    error LeafNotFaulted(uint32 index, Outcome outcome);
-
-    /// @notice An index at or beyond the number of leaves.
-    error IndexOutOfRange(uint32 index, uint32 leafCount);
+    /// @notice The leaf does not stand at its slot of the committed tree, nor was it delivered for a slot taken on chain.
+    error LeafNotCommitted(bytes32 leafHash, uint32 slot);
 
     /// @notice Publishes the digest of the weights of a policy step, and the root of what it was trained on. Trainer only.
     function publishPolicy(PoolId pool, uint32 policyStep, bytes32 policyRoot, bytes32 consumedRoot) external;
@@ -119,42 +130,63 @@ interface ISubmissionLedger {
     /// @notice Opens a step of `slots` slots for a published policy and reserves its money. Trainer only.
     function openStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots) external;
 
-    /// @notice Fixes the seed beacon from the hash of its block, or draws a new block if the hash is gone. Anyone.
+    /// @notice Fixes the seed beacon from the hash of its block, for the pool's fee; or, if the hash is gone, fines the
+    /// pool and draws a new block. Anyone.
     function sealSeedBeacon(PoolId pool, uint32 step) external;
 
-    /// @notice Commits the tree of all submissions of the step. Coordinator only, within its time.
-    function commitRoot(PoolId pool, uint32 step, bytes32 submissionRoot, uint32 leafCount, bytes32 slotTableRoot)
-        external;
+    /// @notice Takes a slot without the coordinator, for a bond of the slot's price that comes back with the delivery. For
+    /// workers, once a step, within the take window. Returns the number of the slot.
+    function takeSlot(PoolId pool, uint32 step) external returns (uint32 slot);
 
-    /// @notice Fixes the audit beacon and draws the panel, or draws a new block if the hash is gone. Anyone.
-    function sealAuditBeacon(PoolId pool, uint32 step) external;
+    /// @notice Fixes the beacon of a taken slot from the hash of its block. Anyone.
+    function sealTakenSlot(PoolId pool, uint32 step, uint32 slot) external;
 
-    /// @notice One vote for a panel member, sent by its node (or itself): two bits a leaf.
-    function vote(PoolId pool, uint32 step, bytes calldata outcomes, bytes32 verdictRoot, bytes32 evidenceRoot) external;
+    /// @notice Delivers the work of a taken slot within its lease time. `location` is where the bytes are served until the
+    /// step is finalized; `signature` is the node's over the submission. Anyone.
+    function deliverTaken(
+        PoolId pool,
+        uint32 step,
+        Submission calldata leaf,
+        bytes calldata signature,
+        string calldata location
+    ) external;
 
-    /// @notice Counts the votes and settles the step's money. Anyone, in order of steps, after the challenge window.
-    function finalize(PoolId pool, uint32 step) external;
+    /// @notice Commits all submissions of the step: the root of the tree by slot, the slot table, and who is paid for how
+    /// much. Coordinator only, within its time.
+    function commitRoot(
+        PoolId pool,
+        uint32 step,
+        bytes32 submissionRoot,
+        bytes32 slotTableRoot,
+        PayTable calldata payTable
+    ) external;
 
     /// @notice Ends a step whose root was not committed in time and frees its money. Anyone, in order of steps.
     function cancelStep(PoolId pool, uint32 step) external;
 
-    /// @notice Slashes the worker of a leaf that the panel found at fault. Anyone, once a leaf.
-    function slashLeaf(PoolId pool, uint32 step, LeafOpening calldata opening) external;
+    /// @notice Shows two leases that the coordinator signed for one slot with overlapping times, the earlier first: the step's
+    /// lease bond pays the provider of the later one. Anyone, before the step is settled.
+    function proveOverlap(
+        Lease calldata first,
+        bytes calldata firstSignature,
+        Lease calldata second,
+        bytes calldata secondSignature
+    ) external;
+
+    /// @notice Says that the panel of a step is drawn. Only the panel.
+    function markAudited(PoolId pool, uint32 step, bytes32 auditBeacon) external;
+
+    /// @notice Chooses the block of the audit beacon; another one than before fines the pool. Only the panel.
+    function drawAuditBlock(PoolId pool, uint32 step) external;
+
+    /// @notice Says that a step is finalized, in order of steps. Only the panel.
+    function markFinalized(PoolId pool, uint32 step, bytes32 outcomesHash) external;
+
+    /// @notice When the panel of a committed step may be drawn: slots taken on chain must be delivered or out of time.
+    function auditFrom(PoolId pool, uint32 step) external view returns (uint64);
 
     /// @notice The state of a step; all zero (phase None) if it was never opened.
     function stepOf(PoolId pool, uint32 step) external view returns (StepState memory);
-
-    /// @notice The providers drawn to judge a step; empty before the audit beacon.
-    function panelOf(PoolId pool, uint32 step) external view returns (address[] memory);
-
-    /// @notice The vote of a panel member; all empty if it has not voted.
-    function voteOf(PoolId pool, uint32 step, address provider)
-        external
-        view
-        returns (bytes memory outcomes, bytes32 verdictRoot, bytes32 evidenceRoot);
-
-    /// @notice Whether a panel member voted.
-    function hasVoted(PoolId pool, uint32 step, address provider) external view returns (bool);
 
     /// @notice The published root of a policy step.
     function policyRootOf(PoolId pool, uint32 policyStep) external view returns (bytes32);
@@ -168,11 +200,18 @@ interface ISubmissionLedger {
     /// @notice Number of policies published; the next policy step.
     function policyCountOf(PoolId pool) external view returns (uint32);
 
-    /// @notice The outcome of one leaf of a finalized step.
-    function outcomeOf(PoolId pool, uint32 step, uint32 index) external view returns (Outcome);
+    /// @notice A slot that was taken on chain; all zero if there is none.
+    function takenSlotOf(PoolId pool, uint32 step, uint32 slot) external view returns (TakenSlot memory);
 
-    /// @notice All outcomes of a finalized step, 128 leaves a word; empty before.
-    function outcomesOf(PoolId pool, uint32 step) external view returns (uint256[] memory words);
+    /// @notice What a step pays.
+    function ratesOf(PoolId pool, uint32 step) external view returns (Rates memory);
+
+    /// @notice When a step was finalized or cancelled, on the pool's clock; 0 is not yet.
+    function finalizedAtOf(PoolId pool, uint32 step) external view returns (uint64);
+
+    /// @notice Refuses a leaf that does not stand at its slot of the committed tree (or was not delivered for a slot taken
+    /// on chain). Returns its hash.
+    function checkLeaf(PoolId pool, uint32 step, LeafOpening calldata opening) external view returns (bytes32);
 
     /// @notice The leaf hash of a submission.
     function leafHash(Submission calldata leaf) external pure returns (bytes32);
@@ -180,6 +219,6 @@ interface ISubmissionLedger {
     /// @notice What the node signs: the EIP-712 digest of a submission in this contract's domain.
     function submissionDigest(Submission calldata leaf) external view returns (bytes32);
 
-    /// @notice Whether a leaf was slashed.
-    function isSlashed(bytes32 hashOfLeaf) external view returns (bool);
+    /// @notice What the coordinator signs: the EIP-712 digest of a lease in this contract's domain.
+    function leaseDigest(Lease calldata lease) external view returns (bytes32);
 }

@@ -10,6 +10,9 @@ library Outcomes {
     uint256 internal constant MAX_VOTES = 15;
 
     uint256 private constant LOW_BITS = 0x5555555555555555555555555555555555555555555555555555555555555555;
+    uint256 private constant PAIRS = 0x3333333333333333333333333333333333333333333333333333333333333333;
+    uint256 private constant NIBBLES = 0x0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f;
+    uint256 private constant BYTES = 0x0101010101010101010101010101010101010101010101010101010101010101;
     uint256 private constant LEAVES_PER_WORD = 128;
 
     /// @notice A packed vote has the wrong number of bytes.
@@ -30,13 +33,17 @@ library Outcomes {
         return (leafCount + 3) / 4;
     }
 
-    /// @notice Refuses all but the one encoding of `leafCount` outcomes, and cuts it into words.
-    function toWords(bytes calldata packed, uint256 leafCount) internal pure returns (uint256[] memory words) {
+    /// @notice Refuses all but the one encoding of `leafCount` outcomes.
+    function check(bytes calldata packed, uint256 leafCount) internal pure {
         if (packed.length != lengthOf(leafCount)) revert OutcomesLength(packed.length, lengthOf(leafCount));
         if (leafCount % 4 != 0) {
             uint8 last = uint8(packed[packed.length - 1]);
             if (last >> (2 * (leafCount % 4)) != 0) revert OutcomesSpareBits(last);
         }
+    }
+
+    /// @notice Cuts packed outcomes into words.
+    function toWords(bytes calldata packed) internal pure returns (uint256[] memory words) {
         words = new uint256[]((packed.length + 31) / 32);
         for (uint256 i = 0; i < words.length; ++i) {
             uint256 end = 32 * i + 32;
@@ -45,14 +52,49 @@ library Outcomes {
     }
 
     /// @notice The canonical bytes of `leafCount` outcomes held in words.
-    function toBytes(uint256[] memory words, uint256 leafCount) internal pure returns (bytes memory packed) {
-        packed = new bytes(lengthOf(leafCount));
-        for (uint256 i = 0; i < packed.length; ++i) packed[i] = bytes32(words[i / 32])[i % 32];
+    function toBytes(uint256[] memory words, uint256 leafCount) internal pure returns (bytes memory) {
+        uint256 length = lengthOf(leafCount);
+        uint256[] memory whole = new uint256[](length / 32);
+        for (uint256 i = 0; i < whole.length; ++i) whole[i] = words[i];
+        bytes memory rest = new bytes(length % 32);
+        for (uint256 i = 0; i < rest.length; ++i) rest[i] = bytes32(words[whole.length])[i];
+        return abi.encodePacked(whole, rest);
     }
 
     /// @notice The outcome of one leaf.
     function outcomeAt(uint256[] memory words, uint256 index) internal pure returns (Outcome) {
         return inWord(words[index / LEAVES_PER_WORD], index);
+    }
+
+    /// @notice The outcome of one leaf in packed bytes.
+    function inBytes(bytes calldata packed, uint256 index) internal pure returns (Outcome) {
+        return Outcome((uint8(packed[index / 4]) >> (2 * (index % 4))) & 3);
+    }
+
+    /// @notice Whether one leaf was accepted: the innermost question of a settlement, so nothing in it is checked twice.
+    function isAccepted(uint256[] memory words, uint256 index) internal pure returns (bool) {
+        unchecked {
+            uint256 shift = 248 - ((index & 124) << 1) + ((index & 3) << 1);
+            return (words[index >> 7] >> shift) & 3 == uint256(Outcome.Accept);
+        }
+    }
+
+    /// @notice Whether all 128 leaves of a word were accepted.
+    function isAllAccepted(uint256 word) internal pure returns (bool) {
+        return word == LOW_BITS;
+    }
+
+    /// @notice Makes the outcome of one leaf Abstain.
+    function clear(uint256[] memory words, uint256 index) internal pure {
+        words[index / LEAVES_PER_WORD] &= ~(uint256(3) << (8 * (31 - (index / 4) % 32) + 2 * (index % 4)));
+    }
+
+    /// @notice Number of leaves that `result` decides and on which `vote` abstains.
+    function missed(uint256[] memory result, uint256[] memory vote) internal pure returns (uint256 count) {
+        for (uint256 w = 0; w < result.length; ++w) {
+            uint256 isDecided = (result[w] | (result[w] >> 1)) & LOW_BITS;
+            count += _ones(isDecided & ~(vote[w] | (vote[w] >> 1)));
+        }
     }
 
     /// @notice The outcome of leaf `index` in the word that holds it.
@@ -76,8 +118,10 @@ library Outcomes {
             uint256[4] memory againsts;
             uint256[4] memory faults;
             for (uint256 v = 0; v < votes.length; ++v) {
-                uint256 low = votes[v][w] & LOW_BITS;
-                uint256 high = (votes[v][w] >> 1) & LOW_BITS;
+                if (votes[v].length == 0) continue; // nobody's
+                uint256 vote = votes[v][w];
+                uint256 low = vote & LOW_BITS;
+                uint256 high = (vote >> 1) & LOW_BITS;
                 _count(accepts, low & ~high);
                 _count(againsts, high);
                 _count(faults, high & low);
@@ -92,12 +136,24 @@ library Outcomes {
         }
     }
 
+    /// @notice What the votes decide about one leaf, given as two bits a vote.
+    function decide(uint32 ballots, uint256 quorum) internal pure returns (Outcome) {
+        uint256[4] memory counts;
+        for (uint256 bits = ballots; bits != 0; bits >>= 2) ++counts[bits & 3];
+        if (counts[uint256(Outcome.Accept)] >= quorum) return Outcome.Accept;
+        if (counts[uint256(Outcome.Fault)] >= quorum) return Outcome.Fault;
+        if (counts[uint256(Outcome.Reject)] + counts[uint256(Outcome.Fault)] >= quorum) return Outcome.Reject;
+        return Outcome.Abstain;
+    }
+
     /// @dev Adds one to the counter of every lane whose bit is set.
     function _count(uint256[4] memory planes, uint256 carry) private pure {
-        for (uint256 i = 0; carry != 0; ++i) {
-            uint256 next = planes[i] & carry;
-            planes[i] ^= carry;
-            carry = next;
+        unchecked {
+            for (uint256 i = 0; carry != 0; ++i) {
+                uint256 plane = planes[i];
+                planes[i] = plane ^ carry;
+                carry &= plane;
+            }
         }
     }
 
@@ -117,11 +173,13 @@ library Outcomes {
         return greater | equal;
     }
 
-    /// @dev Number of set bits.
-    function _ones(uint256 x) private pure returns (uint256 ones) {
-        while (x != 0) {
-            x &= x - 1;
-            ++ones;
+    /// @dev Number of lanes whose low bit is set: sums of neighbours, then of all bytes at once.
+    function _ones(uint256 lanes) private pure returns (uint256) {
+        unchecked {
+            lanes = (lanes & PAIRS) + ((lanes >> 2) & PAIRS);
+            lanes = (lanes & NIBBLES) + ((lanes >> 4) & NIBBLES);
+            // At most 128 lanes, so no byte overflows.
+            return (lanes * BYTES) >> 248;
         }
     }
 }

@@ -1,19 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {PoolTerms} from "../types/PoolTerms.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
-/// @notice What a group costs under a pool's terms. Never by reward.
+import {Fees, Offer, PanelRules, Rates, WorkRules} from "../types/PoolTerms.sol";
+
+/// @notice What work, judgement and a whole step cost under a pool's terms. Never by reward.
 library Pricing {
-    /// @notice The most that one slot can be paid, in wei.
-    function slotCap(PoolTerms memory terms) internal pure returns (uint256) {
-        return payout(terms, type(uint32).max);
+    uint256 private constant BPS = 10_000;
+
+    /// @notice What a step pays.
+    function rates(Offer memory offer, WorkRules memory work) internal pure returns (Rates memory r) {
+        r.unitCap = uint256(work.groupSize) * work.maxCompletionTokens;
+        r.pricePerGroup = offer.pricePerGroup;
+        r.pricePerToken = offer.pricePerToken;
+        r.slotCap = payout(r, r.unitCap);
+        r.payCapBps = work.payCapBps;
     }
 
     /// @notice What an accepted group of `units` generated tokens is paid, in wei.
-    function payout(PoolTerms memory terms, uint32 units) internal pure returns (uint256) {
-        uint256 unitCap = uint256(terms.groupSize) * terms.maxCompletionTokens;
-        uint256 paidUnits = units < unitCap ? units : unitCap;
-        return terms.pricePerGroup + terms.pricePerToken * paidUnits;
+    function payout(Rates memory r, uint256 units) internal pure returns (uint256) {
+        return r.pricePerGroup + r.pricePerToken * Math.min(units, r.unitCap);
+    }
+
+    /// @notice The most that one step pays a worker with that stake.
+    function payCap(Rates memory r, uint256 staked) internal pure returns (uint256) {
+        return (staked * r.payCapBps) / BPS;
+    }
+
+    /// @notice All jurors of a case, those of a redrawn and larger jury included.
+    function juryCost(Fees memory fees, PanelRules memory rules) internal pure returns (uint256) {
+        return (2 * uint256(rules.jurySize) + 2) * fees.jurorFee;
+    }
+
+    /// @notice The most that a step of `slots` slots, those that can be taken on chain included, can cost.
+    function stepCost(Rates memory r, Fees memory fees, PanelRules memory rules, uint256 slots)
+        internal
+        pure
+        returns (uint256)
+    {
+        return slots * (r.slotCap + juryCost(fees, rules)) + 2 * uint256(rules.panelSize) * fees.panelFee + 2
+            * uint256(fees.sealFee) + fees.leaseBond;
     }
 }

@@ -7,6 +7,9 @@ type PoolId is uint64;
 /// @notice A pending exit of a stake position. Numbered from 1; 0 is no exit.
 type ExitId is uint64;
 
+/// @notice A dispute before a jury. Numbered from 1; 0 is no case.
+type CaseId is uint64;
+
 using {samePool as ==, otherPool as !=} for PoolId global;
 
 /// @dev Equality of pools, as an operator.

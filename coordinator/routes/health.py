@@ -24,7 +24,7 @@ def get_health(desk: DeskDep) -> wire.HealthOut:
     try:
         now = desk.store.read(queries.now)
     except Unavailable:
-        now = queries.Now(block=0, chain_time=0, seen_at=0.0, is_open=False)
+        now = queries.Now(block=0, pool_time=0, seen_at=0.0, is_open=False, is_paused=False)
     is_fresh = desk.clock() - now.seen_at <= desk.settings.stale_after_s
     return wire.HealthOut(
         status="ok" if is_fresh else "behind the chain",

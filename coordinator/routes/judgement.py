@@ -18,7 +18,7 @@ from coordinator.problems import SIGNED, describe
 from coordinator.routes.parameters import FILE_BODY, HashPath, IndexPath, json_body
 from coordinator.routes.steps import require_committed, require_step
 from coordinator.routes.work import file_response
-from coordinator.tables import EvidenceRow, SubmissionRow, VerdictRow
+from coordinator.tables import EvidenceRow, VerdictRow
 from stannary import wire
 from stannary.errors import BadSignature, Malformed, Refused, Unavailable
 from stannary.evidence import MAX_EVIDENCE_BYTES, EvidenceFile
@@ -35,7 +35,10 @@ EVIDENCE_FILES_A_SEAT = 4
     "/verdicts", status_code=204, responses=describe(*SIGNED, 403, 404), openapi_extra=json_body(wire.VerdictsIn)
 )
 def post_verdicts(call: Annotated[SignedCall, Depends(signed(MAX_VERDICTS_BODY_BYTES))], desk: DeskDep) -> None:
-    """Take the verdicts of a panel member on all leaves of a step; the same again changes nothing."""
+    """Take the verdicts of a panel member on all leaves of a step, those of slots taken on chain included.
+
+    The same again changes nothing.
+    """
     verdicts = call.parse(wire.VerdictsIn).verdicts
     node, step = call.caller.address, verdicts[0].step
     for index, message in enumerate(verdicts):
@@ -46,7 +49,7 @@ def post_verdicts(call: Annotated[SignedCall, Depends(signed(MAX_VERDICTS_BODY_B
                 got=f"pool {message.pool}, step {message.step}, node {message.node}",
             )
     provider = call.caller.acting_for()
-    desk.store.read(lambda session: _require_leaf_order(session, step, provider, verdicts))
+    desk.store.read(lambda session: _require_slot_order(session, step, provider, verdicts))
     for index, message in enumerate(verdicts):
         try:
             message.verdict().require_signer(bytes.fromhex(message.signature[2:]), desk.domain, node)
@@ -55,16 +58,18 @@ def post_verdicts(call: Annotated[SignedCall, Depends(signed(MAX_VERDICTS_BODY_B
     desk.store.write(lambda session: _keep(session, step, provider, node, verdicts))
 
 
-def _require_leaf_order(
+def _require_slot_order(
     session: Session, step: int, provider: Address, verdicts: Sequence[wire.VerdictMessage]
-) -> list[SubmissionRow]:
-    leaves = require_committed(session, step)
+) -> list[int]:
+    """Return the slot of each verdict, checked to be one for each leaf, in slot order."""
+    leaves = [(leaf.slot, leaf.leaf_hash) for leaf in require_committed(session, step)]
+    leaves += [(row.slot, row.leaf_hash) for row in queries.taken_slots(session, step) if row.leaf_hash is not None]
     _require_seat(session, step, provider)
-    expected = [to_hex(leaf.leaf_hash) for leaf in leaves]
+    expected = [to_hex(leaf_hash) for _, leaf_hash in leaves]
     got = [message.leaf_hash for message in verdicts]
     if got != expected:
-        raise Malformed("verdicts", expected=f"one for each of the {len(expected)} leaves, in leaf order", got=got)
-    return leaves
+        raise Malformed("verdicts", expected=f"one for each of the {len(expected)} leaves, in slot order", got=got)
+    return [slot for slot, _ in leaves]
 
 
 def _require_seat(session: Session, step: int, provider: Address) -> None:
@@ -75,12 +80,12 @@ def _require_seat(session: Session, step: int, provider: Address) -> None:
 def _keep(
     session: Session, step: int, provider: Address, node: Address, verdicts: Sequence[wire.VerdictMessage]
 ) -> None:
-    _require_leaf_order(session, step, provider, verdicts)
+    slots = _require_slot_order(session, step, provider, verdicts)
     rows = [
         VerdictRow(
             step=step,
             node=node,
-            leaf_index=index,
+            slot=slot,
             pool=message.pool,
             leaf_hash=parse_hash(message.leaf_hash),
             outcome=message.outcome,
@@ -88,7 +93,7 @@ def _keep(
             rewards_hash=parse_hash(message.rewards_hash),
             signature=bytes.fromhex(message.signature[2:]),
         )
-        for index, message in enumerate(verdicts)
+        for slot, message in zip(slots, verdicts, strict=True)
     ]
     kept = _verdicts(session, step, node)
     if not kept:
@@ -100,21 +105,19 @@ def _keep(
 
 def _verdicts(session: Session, step: int, node: Address) -> Sequence[VerdictRow]:
     return session.scalars(
-        select(VerdictRow).where(VerdictRow.step == step, VerdictRow.node == node).order_by(VerdictRow.leaf_index)
+        select(VerdictRow).where(VerdictRow.step == step, VerdictRow.node == node).order_by(VerdictRow.slot)
     ).all()
 
 
 @router.get("/steps/{step}/verdicts", responses=describe(404, 422))
 def get_verdicts(step: IndexPath, desk: DeskDep) -> wire.VerdictsOut:
-    """List the verdicts on a step, by node and then in leaf order."""
+    """List the verdicts on a step, by node and then in slot order."""
     return desk.store.read(lambda session: _verdicts_out(session, step))
 
 
 def _verdicts_out(session: Session, step: int) -> wire.VerdictsOut:
     require_step(session, step)
-    rows = session.scalars(
-        select(VerdictRow).where(VerdictRow.step == step).order_by(VerdictRow.node, VerdictRow.leaf_index)
-    )
+    rows = session.scalars(select(VerdictRow).where(VerdictRow.step == step).order_by(VerdictRow.node, VerdictRow.slot))
     return wire.VerdictsOut(
         step=step, verdicts=[wire.VerdictMessage.of(row.verdict(), row.node, row.signature) for row in rows]
     )

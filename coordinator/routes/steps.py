@@ -13,7 +13,7 @@ from coordinator.routes.parameters import IndexPath
 from coordinator.tables import CommitmentRow, HeartbeatRow, LeaseRow, StepRow, SubmissionRow
 from stannary import wire
 from stannary.errors import Refused, Unavailable
-from stannary.types import ZERO_HASH, Phase, to_hex
+from stannary.types import ZERO_HASH, to_hex
 
 router = APIRouter(tags=["steps"])
 
@@ -34,7 +34,7 @@ def get_step(step: IndexPath, desk: DeskDep) -> wire.StepOut:
 
 @router.get("/steps/{step}/leaves", responses=describe(404, 409, 422))
 def get_leaves(step: IndexPath, desk: DeskDep) -> wire.LeavesOut:
-    """List the leaves of a committed step in leaf order, with the signatures that each check needs."""
+    """List the leaves of a committed step in slot order, with the signatures that each check needs."""
     return desk.store.read(lambda session: _leaves_out(session, step))
 
 
@@ -81,8 +81,20 @@ def _step_out(session: Session, row: StepRow) -> wire.StepOut:
         leased=counts.leased,
         received=counts.received,
         uploaded=counts.uploaded,
+        taken=row.taken,
         leaf_count=row.leaf_count,
-        submission_root=None if row.phase < Phase.COMMITTED or not row.leaf_count else to_hex(row.submission_root),
+        submission_root=None if row.submission_root == ZERO_HASH else to_hex(row.submission_root),
+        disputes=[
+            wire.DisputeOut(
+                case_id=case.case_id,
+                slot=case.slot,
+                provider=case.provider,
+                kind=case.kind,
+                phase=case.phase,
+                ruling=case.ruling,
+            )
+            for case in queries.disputes(session, row.step)
+        ],
     )
 
 

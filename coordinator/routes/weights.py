@@ -15,6 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from coordinator import queries
 from coordinator.auth import SignedUpload, signed_upload
 from coordinator.desk import Desk, DeskDep
 from coordinator.problems import SIGNED, describe
@@ -177,8 +178,9 @@ def get_file(policy_step: IndexPath, name: str, desk: DeskDep) -> FileResponse:
 
 
 def _require_trainer(desk: Desk, upload: SignedUpload) -> None:
-    if upload.caller.address != desk.terms.trainer:
-        raise Refused("weights", status=403, reason=f"only the trainer {desk.terms.trainer} puts weights")
+    trainer = desk.store.read(queries.trainer)
+    if upload.caller.address != trainer:
+        raise Refused("weights", status=403, reason=f"only the trainer {trainer} puts weights")
 
 
 def _manifest_of(desk: Desk, policy_step: int) -> Manifest | None:

@@ -19,6 +19,7 @@ from coordinator.problems import SIGNED, describe
 from coordinator.routes.parameters import FILE_BODY, HashPath, json_body
 from coordinator.tables import CommitmentRow, HeartbeatRow, LeaseRow, StepRow, SubmissionRow
 from stannary import wire
+from stannary.chain import PoolTerms
 from stannary.errors import BadSignature, Malformed, Refused, Unavailable
 from stannary.rollout import MAX_SUBMISSION_BYTES
 from stannary.seeds import StepSeeds
@@ -56,35 +57,49 @@ def post_leases(call: Annotated[SignedCall, Depends(signed(MAX_SMALL_BODY_BYTES)
 
 
 def _lease(session: Session, desk: Desk, caller: Caller, count: int) -> wire.LeasesOut:
-    provider, terms = caller.acting_for(), desk.terms
+    provider = caller.acting_for()
     now = desk.fresh_now(session)
     obstacle = leases.obstacle(
         is_open=now.is_open,
+        is_paused=now.is_paused,
         stake_wei=queries.active_stake(session, provider, Role.WORKER),
-        min_stake_wei=terms.min_worker_stake,
+        min_stake_wei=desk.terms.min_worker_stake,
     )
     if obstacle is not None:
         return wire.LeasesOut(leases=[], waiting=obstacle)
-    moment = leases.Moment(now.chain_time, desk.clock())
-    held = queries.open_leases(session, caller.address, now.chain_time)
+    moment = leases.Moment(now.pool_time, desk.clock())
+    held = queries.open_leases(session, caller.address, now.pool_time)
     granted = [row for row in held if not queries.is_superseded(session, row.lease_hash)][:count]
     wanted = min(count, desk.settings.max_leases_per_node) - len(granted)
-    steps = queries.collecting_steps(session)
+    steps = queries.collecting_steps(session, desk.coordinator)
+    capped = None
     for step in steps:
         if wanted <= 0:
             break
-        new = _grant(session, desk, caller, provider, step, moment, wanted)
+        terms = queries.terms_of(step, desk.terms)
+        room = _room(session, step.step, provider, terms, moment.pool_time)
+        if not room:
+            capped = step.step
+        new = _grant(session, desk, caller, provider, step, moment, min(wanted, room))
         granted += new
         wanted -= len(new)
     if granted:
         return wire.LeasesOut(leases=[wire.LeaseMessage.of(row.lease(), row.signature) for row in granted])
+    if capped is not None:
+        return wire.LeasesOut(leases=[], waiting=f"a step opened after more stake: step {capped} can pay no more")
     return wire.LeasesOut(leases=[], waiting=_awaited(session, steps))
+
+
+def _room(session: Session, step: int, provider: Address, terms: PoolTerms, pool_time: int) -> int:
+    """Return how many more slots of a step a provider may be leased, so that none of its pay is cut off."""
+    cap = terms.pay_cap(queries.stake_at_opening(session, step, provider))
+    return leases.room(cap, queries.promised_wei(session, step, provider, terms, pool_time), terms.slot_price)
 
 
 def _grant(
     session: Session, desk: Desk, caller: Caller, provider: Address, step: StepRow, moment: leases.Moment, wanted: int
 ) -> list[LeaseRow]:
-    terms = desk.terms
+    terms = queries.terms_of(step, desk.terms)
     window = leases.window(moment, terms.lease_seconds, collect_deadline(step.seeded_at, terms))
     if window is None:
         return []
@@ -202,11 +217,11 @@ def _new_submission(session: Session, desk: Desk, leaf: Submission, lease: Lease
         raise Refused("submission", status=409, reason=f"step {lease.step} takes no more leaves")
     if queries.is_superseded(session, leaf.lease_hash):
         raise Refused("submission", status=409, reason=f"slot {lease.slot} was leased anew")
-    if now.chain_time >= lease.valid_until:
+    if now.pool_time >= lease.valid_until:
         raise Refused(
-            "submission", status=409, reason=f"the lease ended at {lease.valid_until}, chain time is {now.chain_time}"
+            "submission", status=409, reason=f"the lease ended at {lease.valid_until}, pool time is {now.pool_time}"
         )
-    receipt = Receipt(leaf.struct_hash(), now.chain_time)
+    receipt = Receipt(leaf.struct_hash(), now.pool_time)
     row = SubmissionRow(
         leaf_hash=receipt.leaf_hash,
         lease_hash=leaf.lease_hash,
@@ -220,6 +235,7 @@ def _new_submission(session: Session, desk: Desk, leaf: Submission, lease: Lease
         signature=signature,
         received_at=receipt.received_at,
         receipt_signature=receipt.sign(desk.account, desk.domain),
+        is_committed=False,
     )
     session.add(row)
     session.flush()
@@ -244,9 +260,9 @@ async def put_submission(
     await desk.files.take(upload.blocks(MAX_SUBMISSION_BYTES), name, MAX_SUBMISSION_BYTES)
 
     def note(session: Session) -> None:
-        chain_time = queries.now(session).chain_time
+        pool_time = queries.now(session).pool_time
         for row in _awaited_leaves(session, desk, node, name):
-            row.uploaded_at = row.uploaded_at or chain_time
+            row.uploaded_at = row.uploaded_at or pool_time
 
     await run_in_threadpool(desk.store.write, note)
     return Response(status_code=201)
@@ -266,7 +282,7 @@ def _awaited_leaves(session: Session, desk: Desk, node: Address, name: Hash) -> 
     taken = []
     for row in rows:
         is_late = (
-            now.chain_time >= row.received_at + desk.terms.lease_seconds
+            now.pool_time >= row.received_at + desk.terms.lease_seconds
             or session.get(CommitmentRow, row.step) is not None
             or queries.is_superseded(session, row.lease_hash)
         )

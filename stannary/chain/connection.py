@@ -164,9 +164,20 @@ class Connection:
             created=Address(str(created)) if created else None,
         )
 
-    def logs(self, addresses: Sequence[Address], from_block: int, to_block: int) -> list[Any]:
-        """Return the logs of some contracts, both ends included. Raises: NodeRefused, Unreachable."""
-        query = {"address": list(addresses), "fromBlock": from_block, "toBlock": to_block}
+    def logs(
+        self,
+        addresses: Sequence[Address],
+        from_block: int,
+        to_block: int,
+        topics: Sequence[bytes | None] = (),
+    ) -> list[Any]:
+        """Return the logs of some contracts, both ends included, with these topics in their places, None for any.
+
+        Raises: NodeRefused, Unreachable.
+        """
+        query: dict[str, object] = {"address": list(addresses), "fromBlock": from_block, "toBlock": to_block}
+        if topics:
+            query["topics"] = [None if topic is None else HexBytes(topic) for topic in topics]
         with self._translated("eth_getLogs"):
             return list(self._web3.eth.get_logs(cast(Any, query)))
 

@@ -1,4 +1,4 @@
-"""Which five contracts on which chain: written once by `deploy`, read by every role, checked against the chain."""
+"""Which eight contracts on which chain: written once by `deploy`, read by every role, checked against the chain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ import contracts
 from contracts import CONTRACT_NAMES, ContractName
 from stannary.chain.abi import selector, signature, type_of
 from stannary.chain.connection import Call, Connection
-from stannary.chain.names import PAYOUT_VAULT, POOL_REGISTRY, STAKE_MANAGER, SUBMISSION_LEDGER, TOKEN
+from stannary.chain.names import (
+    DISPUTE_COURT,
+    PAYOUT_VAULT,
+    PLANTED_FAULTS,
+    POOL_REGISTRY,
+    STAKE_MANAGER,
+    SUBMISSION_LEDGER,
+    TOKEN,
+    VOTING_PANEL,
+)
 from stannary.chain.sender import Sender
 from stannary.errors import ChainError, Malformed, SettingsError
 from stannary.structs import Domain
@@ -31,7 +40,7 @@ TOKEN_SYMBOL = "tSTN"  # noqa: S105  a name
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The addresses of the five contracts on one chain."""
+    """The addresses of the eight contracts on one chain."""
 
     chain_id: int
     token: Address
@@ -39,6 +48,9 @@ class Deployment:
     pool_registry: Address
     submission_ledger: Address
     payout_vault: Address
+    dispute_court: Address
+    voting_panel: Address
+    planted_faults: Address
     deployed_block: int
     """No event of these contracts is older."""
 
@@ -51,6 +63,9 @@ class Deployment:
             POOL_REGISTRY: self.pool_registry,
             SUBMISSION_LEDGER: self.submission_ledger,
             PAYOUT_VAULT: self.payout_vault,
+            DISPUTE_COURT: self.dispute_court,
+            VOTING_PANEL: self.voting_panel,
+            PLANTED_FAULTS: self.planted_faults,
         }
 
     def place_of(self, pool: int) -> Path:
@@ -66,6 +81,21 @@ class Deployment:
     def stake_domain(self) -> Domain:
         """What a node's consent is signed for."""
         return Domain(self.chain_id, self.stake_manager)
+
+    @property
+    def court_domain(self) -> Domain:
+        """What jurors' rulings are committed to for."""
+        return Domain(self.chain_id, self.dispute_court)
+
+    @property
+    def panel_domain(self) -> Domain:
+        """What votes are committed to for."""
+        return Domain(self.chain_id, self.voting_panel)
+
+    @property
+    def plants_domain(self) -> Domain:
+        """What planted faults are committed to for."""
+        return Domain(self.chain_id, self.planted_faults)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -104,6 +134,9 @@ class Deployment:
             pool_registry=addresses[POOL_REGISTRY],
             submission_ledger=addresses[SUBMISSION_LEDGER],
             payout_vault=addresses[PAYOUT_VAULT],
+            dispute_court=addresses[DISPUTE_COURT],
+            voting_panel=addresses[VOTING_PANEL],
+            planted_faults=addresses[PLANTED_FAULTS],
             deployed_block=deployed_block,
         )
 
@@ -136,7 +169,7 @@ class Deployment:
 
 
 def deploy(connection: Connection, account: LocalAccount) -> Deployment:
-    """Create the five contracts, each told the addresses that the others will have.
+    """Create the eight contracts, each told the addresses that the others will have.
 
     Raises: ChainError if an address is not the predicted one; FundsError; Reverted; Unreachable.
     """
@@ -165,16 +198,25 @@ def created_address(creator: Address, nonce: int) -> Address:
 
 
 def _creation(name: ContractName, predicted: Mapping[ContractName, Address]) -> Call:
-    told: dict[str, str] = {
-        "name": TOKEN_NAME,
-        "symbol": TOKEN_SYMBOL,
+    inputs: list[dict[str, Any]] = next((i["inputs"] for i in contracts.abi(name) if i["type"] == "constructor"), [])
+    told: dict[str, object] = {
+        "name_": TOKEN_NAME,
+        "symbol_": TOKEN_SYMBOL,
         "stakeToken": predicted[TOKEN],
         "stakes": predicted[STAKE_MANAGER],
         "registry": predicted[POOL_REGISTRY],
         "ledger": predicted[SUBMISSION_LEDGER],
         "vault": predicted[PAYOUT_VAULT],
+        "court": predicted[DISPUTE_COURT],
+        "panel": predicted[VOTING_PANEL],
+        "plants": predicted[PLANTED_FAULTS],
         "sink": SINK,
     }
-    inputs: list[dict[str, Any]] = next((i["inputs"] for i in contracts.abi(name) if i["type"] == "constructor"), [])
-    encoded = encode([type_of(item) for item in inputs], [told[item["name"].strip("_")] for item in inputs])
+    encoded = encode([type_of(item) for item in inputs], [_told(item, told) for item in inputs])
     return Call(f"new {name}", None, bytes.fromhex(contracts.bytecode(name).removeprefix("0x")) + encoded)
+
+
+def _told(item: Mapping[str, Any], told: Mapping[str, object]) -> object:
+    if "components" in item:
+        return tuple(_told(part, told) for part in item["components"])
+    return told[item["name"]]

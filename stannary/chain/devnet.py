@@ -79,13 +79,17 @@ class NodeProcess:
             child.wait(END_WAIT_S)
 
 
-def start(folder: Path, port: int, block_time_s: int, *, is_hardhat: bool = False) -> NodeProcess:
-    """Start a node and wait until it answers. Units: seconds a block, 0 = a block for each transaction.
+def start(
+    folder: Path, port: int, block_time_s: int, *, is_hardhat: bool = False, chain_id: int = CHAIN_ID
+) -> NodeProcess:
+    """Start a node and wait until it answers; only anvil takes another chain id.
+
+    Units: seconds a block, 0 = a block for each transaction.
 
     Raises: SettingsError if the port is taken or no node program is found; Unavailable if it does not answer.
     """
     _refuse_taken(port)
-    command = _hardhat_command(port) if is_hardhat else anvil_command(folder, port, block_time_s)
+    command = _hardhat_command(port) if is_hardhat else anvil_command(folder, port, block_time_s, chain_id)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
@@ -218,10 +222,10 @@ def _read_process(folder: Path) -> NodeProcess | None:
         raise SettingsError(f"{folder / _PROCESS_FILE} is damaged: end the node by hand and remove it") from None
 
 
-def anvil_command(folder: Path, port: int, block_time_s: int) -> list[str]:
+def anvil_command(folder: Path, port: int, block_time_s: int, chain_id: int = CHAIN_ID) -> list[str]:
     """Return the command that `start` runs, for whoever watches its processes itself. Raises: SettingsError."""
     command = [_anvil_program(), "--host", "127.0.0.1", "--port", str(port), "--quiet"]
-    command += ["--chain-id", str(CHAIN_ID), "--mnemonic", MNEMONIC]
+    command += ["--chain-id", str(chain_id), "--mnemonic", MNEMONIC]
     command += ["--state", str((folder / _STATE_FILE).resolve()), "--state-interval", str(STATE_INTERVAL_S)]
     return [*command, "--block-time", str(block_time_s)] if block_time_s else command
 

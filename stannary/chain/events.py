@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import contracts
-from contracts import ContractName
+from contracts import CONTRACT_NAMES, ContractName
 from stannary.chain.abi import decode_event, topic
 from stannary.chain.connection import Connection, NodeRefused
 from stannary.chain.deployment import Deployment
-from stannary.chain.names import PAYOUT_VAULT, POOL_REGISTRY, STAKE_MANAGER, SUBMISSION_LEDGER
-from stannary.chain.pool_registry import PoolTerms
+from stannary.chain.dispute_court import Case
+from stannary.chain.names import (
+    DISPUTE_COURT,
+    PAYOUT_VAULT,
+    PLANTED_FAULTS,
+    POOL_REGISTRY,
+    STAKE_MANAGER,
+    SUBMISSION_LEDGER,
+    VOTING_PANEL,
+)
+from stannary.chain.pool_registry import Offer, PoolTerms
+from stannary.slots import PayTable
+from stannary.structs import Submission
 from stannary.types import Address, Hash
 
 BLOCKS_A_READ = 2000
@@ -22,6 +33,15 @@ BLOCKS_A_READ = 2000
 
 _FIELD_NAMES = {"from": "payer"}
 """Arguments whose names Python keeps for itself."""
+
+_STRUCTS: dict[str, Callable[[Any], object]] = {
+    "terms": PoolTerms.from_struct,
+    "offer": Offer.from_struct,
+    "pay_table": PayTable.from_struct,
+    "details": Case.from_struct,
+    "leaf": lambda values: Submission(*values),
+}
+"""How an argument that is a struct becomes ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +59,14 @@ class Event:
     """Base of all events; a subclass names its contract and has the event's arguments as fields, in order."""
 
     CONTRACT: ClassVar[ContractName]
+    NAME: ClassVar[str] = ""
+    """The event's name in the contract, where the class has another."""
     place: Place
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the event's name in the contract."""
+        return cls.NAME or cls.__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +84,7 @@ class Withdrawn(Event):
 
     CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
     provider: Address
+    to: Address
     amount: int
 
 
@@ -114,6 +142,34 @@ class NodeRemoved(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerOffered(Event):
+    """Control of a provider was offered to another key."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    provider: Address
+    to: Address
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged(Event):
+    """Another key controls a provider."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    provider: Address
+    controller: Address
+
+
+@dataclass(frozen=True, slots=True)
+class PayeeChanged(Event):
+    """A provider's payouts in a pool go elsewhere."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    pool: int
+    provider: Address
+    payee: Address
+
+
+@dataclass(frozen=True, slots=True)
 class Slashed(Event):
     """A position lost tokens for an offence."""
 
@@ -123,6 +179,59 @@ class Slashed(Event):
     provider: Address
     offence: Hash
     bps: int
+    amount: int
+    beneficiary: Address
+    reward: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Event):
+    """A position counts for nothing until it is reinstated."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    pool: int
+    role: int
+    provider: Address
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reinstated(Event):
+    """A suspension is over."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    pool: int
+    role: int
+    provider: Address
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceRecorded(Event):
+    """A validator did not decide with the others."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    pool: int
+    provider: Address
+    absences: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldChanged(Event):
+    """A dispute about a position was opened or closed."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    pool: int
+    role: int
+    provider: Address
+    holds: int
+
+
+@dataclass(frozen=True, slots=True)
+class StakeBurned(Event):
+    """Slashed stake went to nobody."""
+
+    CONTRACT: ClassVar[ContractName] = STAKE_MANAGER
+    NAME: ClassVar[str] = "Burned"
     amount: int
 
 
@@ -146,6 +255,73 @@ class PoolClosed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnershipOffered(Event):
+    """A pool was offered to another owner."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    to: Address
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipAccepted(Event):
+    """A pool has another owner."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    owner: Address
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAnnounced(Event):
+    """The next offer of a pool is known."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    number: int
+    offer: Offer
+    effective_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfferWithdrawn(Event):
+    """An offer that was not in force was taken back."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CardAttested(Event):
+    """A validator measured what a card states."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    card_hash: Hash
+    provider: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Paused(Event):
+    """A pool's clock stands."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaused(Event):
+    """A pool's clock runs again."""
+
+    CONTRACT: ClassVar[ContractName] = POOL_REGISTRY
+    pool: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyPublished(Event):
     """A policy step's root is on chain."""
 
@@ -165,6 +341,7 @@ class StepOpened(Event):
     step: int
     policy_step: int
     slots: int
+    offer: int
     seed_block: int
 
 
@@ -176,18 +353,55 @@ class SeedBeaconSealed(Event):
     pool: int
     step: int
     beacon: Hash
+    sealer: Address
 
 
 @dataclass(frozen=True, slots=True)
-class RootCommitted(Event):
-    """All submissions of a step are fixed."""
+class SlotTaken(Event):
+    """A worker took a slot without the coordinator."""
 
     CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
     pool: int
     step: int
-    root: Hash
-    leaf_count: int
+    slot: int
+    provider: Address
+    beacon_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSlotSealed(Event):
+    """The beacon of a taken slot is fixed."""
+
+    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    pool: int
+    step: int
+    slot: int
+    beacon: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSlotDelivered(Event):
+    """The work of a taken slot is on chain."""
+
+    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    pool: int
+    step: int
+    provider: Address
+    leaf: Submission
+    signature: bytes
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootCommitted(Event):
+    """All submissions of a step are fixed, and who is paid for how much."""
+
+    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    pool: int
+    step: int
+    submission_root: Hash
     slot_table_root: Hash
+    pay_table: PayTable
     audit_block: int
 
 
@@ -195,11 +409,22 @@ class RootCommitted(Event):
 class AuditBeaconSealed(Event):
     """The panel of a step is drawn."""
 
-    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
     pool: int
     step: int
     beacon: Hash
     panel: tuple[Address, ...]
+    sealer: Address
+
+
+@dataclass(frozen=True, slots=True)
+class AuditBlockDrawn(Event):
+    """No slot of a step can be taken any more: its audit beacon is the hash of a block to come."""
+
+    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    pool: int
+    step: int
+    audit_block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,30 +439,65 @@ class BeaconRedrawn(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Voted(Event):
-    """A panel member voted."""
+class VoteCommitted(Event):
+    """A panel member committed to its vote."""
 
-    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
     pool: int
     step: int
     provider: Address
     node: Address
+    commitment: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRevealed(Event):
+    """A panel member's vote is known."""
+
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
+    pool: int
+    step: int
+    provider: Address
     outcomes: bytes
     verdict_root: Hash
     evidence_root: Hash
 
 
 @dataclass(frozen=True, slots=True)
-class StepFinalized(Event):
-    """The votes of a step are counted for good."""
+class PanelRedrawn(Event):
+    """Silent members of a panel lost their seats to others."""
 
-    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
     pool: int
     step: int
+    silent: tuple[Address, ...]
+    panel: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeld(Event):
+    """A dispute keeps a slot out of the settlement."""
+
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
+    pool: int
+    step: int
+    slot: int
+    leaf_hash: Hash
+    outcome: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinalized(Event):
+    """The votes of a step are counted for good; the outcomes are kept nowhere else."""
+
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
+    pool: int
+    step: int
+    outcomes: bytes
     accepted: int
     rejected: int
     faulted: int
-    undecided: int
+    held: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +513,10 @@ class StepCancelled(Event):
 class LeafSlashed(Event):
     """A leaf's provider was slashed for it."""
 
-    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    CONTRACT: ClassVar[ContractName] = VOTING_PANEL
     pool: int
     step: int
-    index: int
+    slot: int
     provider: Address
     leaf_hash: Hash
     amount: int
@@ -314,43 +574,229 @@ class Released(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed(Event):
-    """A slot was paid."""
+class Earned(Event):
+    """A provider may claim more."""
 
     CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
     pool: int
     step: int
-    slot: int
     provider: Address
-    units: int
     amount: int
 
 
 @dataclass(frozen=True, slots=True)
-class FeeClaimed(Event):
-    """A panel member was paid."""
+class Claimed(Event):
+    """What a provider had earned was paid to its payee."""
 
     CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
     pool: int
-    step: int
+    provider: Address
+    payee: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fined(Event):
+    """Free money of a pool was locked."""
+
+    CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
+    pool: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondTaken(Event):
+    """Someone put money down."""
+
+    CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
+    pool: int
+    payer: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondSpent(Event):
+    """Bonded money went to a provider, or back."""
+
+    CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
+    pool: int
     provider: Address
     amount: int
 
 
-def read_events(connection: Connection, deployment: Deployment, from_block: int, to_block: int) -> list[Event]:
+@dataclass(frozen=True, slots=True)
+class BondLocked(Event):
+    """Bonded money was locked."""
+
+    CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
+    pool: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOpened(Event):
+    """A leaf or a run of leaves is disputed."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    pool: int
+    provider: Address
+    details: Case
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseAppealed(Event):
+    """A ruling on a run goes to a second jury."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    appellant: Address
+    bond: int
+    jury_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class JuryDrawn(Event):
+    """The jury of a case is drawn."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    round: int
+    jury: tuple[Address, ...]
+    beacon: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class JuryRedrawn(Event):
+    """The jury of a case will be drawn from a later block."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    jury_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class JurorCommitted(Event):
+    """A juror committed to its vote."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    provider: Address
+    commitment: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class JurorRevealed(Event):
+    """A juror's vote is known."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    provider: Address
+    ruling: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRuled(Event):
+    """A jury has ruled on a run; the ruling can be appealed."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    ruling: int
+    appeal_until: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResolved(Event):
+    """A dispute is over."""
+
+    CONTRACT: ClassVar[ContractName] = DISPUTE_COURT
+    case_id: int
+    ruling: int
+    outcome: int
+    is_bond_lost: bool
+    paid: int
+    slashed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planted(Event):
+    """Someone will show later that a leaf was a planted fault."""
+
+    CONTRACT: ClassVar[ContractName] = PLANTED_FAULTS
+    commitment: Hash
+    pool: int
+    step: int
+    planter: Address
+    bond: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlantRevealed(Event):
+    """A leaf was a planted fault."""
+
+    CONTRACT: ClassVar[ContractName] = PLANTED_FAULTS
+    commitment: Hash
+    pool: int
+    step: int
+    slot: int
+    leaf_hash: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class PlantSettled(Event):
+    """The bond of a planted fault went back or was locked."""
+
+    CONTRACT: ClassVar[ContractName] = PLANTED_FAULTS
+    commitment: Hash
+    was_fault: bool
+    fined: int
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapProved(Event):
+    """The coordinator gave a slot twice."""
+
+    CONTRACT: ClassVar[ContractName] = SUBMISSION_LEDGER
+    pool: int
+    step: int
+    slot: int
+    provider: Address
+    amount: int
+
+
+def read_events(
+    connection: Connection,
+    deployment: Deployment,
+    from_block: int,
+    to_block: int,
+    *,
+    only: Sequence[ContractName] = CONTRACT_NAMES,
+    topics: Sequence[bytes | None] = (),
+) -> list[Event]:
     """Return all events of the contracts in a range, both ends included, in (block, log index) order.
 
+    `only` and `topics` narrow it to some contracts and to what is indexed.
     Raises: Unreachable; NodeRefused if the node refuses even a single block.
     """
     decoders = _decoders()
-    contract_at = {deployment.addresses[kind.CONTRACT]: kind.CONTRACT for kind in Event.__subclasses__()}
+    contract_at = {
+        deployment.addresses[kind.CONTRACT]: kind.CONTRACT for kind in event_kinds().values() if kind.CONTRACT in only
+    }
     found = []
-    for log in _logs(connection, list(contract_at), from_block, to_block):
-        topics = [bytes(word) for word in log["topics"]]
-        decoder = decoders.get((contract_at[log["address"]], topics[0]))
+    for log in _logs(connection, list(contract_at), from_block, to_block, topics):
+        words = [bytes(word) for word in log["topics"]]
+        decoder = decoders.get((contract_at[log["address"]], words[0]))
         if decoder is not None:
-            found.append(decoder.decode(log, topics))
+            found.append(decoder.decode(log, words))
     return sorted(found, key=lambda event: (event.place.block_number, event.place.log_index))
+
+
+@cache
+def event_kinds() -> Mapping[str, type[Event]]:
+    """Return all classes of events by their names."""
+    # A dataclass with slots is made anew, so that each is a subclass twice; the later one is the one that is used.
+    return {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
 def event_items(contract: ContractName) -> list[dict[str, Any]]:
@@ -379,17 +825,20 @@ class _Decoder:
         )
         arguments = decode_event(self.item, topics, bytes(log["data"]))
         values = {field_name(name): value for name, value in arguments.items()}
-        if self.kind is PoolCreated:
-            values["terms"] = PoolTerms.from_struct(cast(tuple[object, ...], values["terms"]))
+        for name, value in values.items():
+            if isinstance(value, tuple) and name in _STRUCTS:
+                values[name] = _STRUCTS[name](value)
         return self.kind(place, **values)
 
 
-def _logs(connection: Connection, watched: list[Address], from_block: int, to_block: int) -> Iterator[Any]:
+def _logs(
+    connection: Connection, watched: list[Address], from_block: int, to_block: int, topics: Sequence[bytes | None]
+) -> Iterator[Any]:
     size, start = BLOCKS_A_READ, from_block
     while start <= to_block:
         end = min(start + size - 1, to_block)
         try:
-            logs = connection.logs(watched, start, end)
+            logs = connection.logs(watched, start, end, topics)
         except NodeRefused:
             if start == end:
                 raise
@@ -402,7 +851,7 @@ def _logs(connection: Connection, watched: list[Address], from_block: int, to_bl
 @cache
 def _decoders() -> dict[tuple[ContractName, bytes], _Decoder]:
     table = {}
-    for kind in Event.__subclasses__():
-        item = next(item for item in event_items(kind.CONTRACT) if item["name"] == kind.__name__)
+    for kind in event_kinds().values():
+        item = next(item for item in event_items(kind.CONTRACT) if item["name"] == kind.name())
         table[kind.CONTRACT, topic(item)] = _Decoder(kind, item)
     return table

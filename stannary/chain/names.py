@@ -1,4 +1,4 @@
-"""The five contracts of a deployment, by the names of their sources."""
+"""The eight contracts of a deployment, by the names of their sources."""
 
 from __future__ import annotations
 
@@ -9,3 +9,6 @@ STAKE_MANAGER: ContractName = "StakeManager"
 POOL_REGISTRY: ContractName = "PoolRegistry"
 SUBMISSION_LEDGER: ContractName = "SubmissionLedger"
 PAYOUT_VAULT: ContractName = "PayoutVault"
+DISPUTE_COURT: ContractName = "DisputeCourt"
+VOTING_PANEL: ContractName = "VotingPanel"
+PLANTED_FAULTS: ContractName = "PlantedFaults"

@@ -1,4 +1,4 @@
-"""PayoutVault: the pools' money, what is reserved of it, and who takes it."""
+"""PayoutVault: the pools' money, what is reserved of it, and what providers have earned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from stannary.chain.connection import Block, Mined
 from stannary.chain.contract import Contract
 from stannary.chain.names import PAYOUT_VAULT
 from stannary.chain.sender import Sender
-from stannary.chain.submission_ledger import LeafOpening
 from stannary.types import Address, Wei
 
 
@@ -20,7 +19,28 @@ class Escrow:
     free: Wei
     reserved: Wei
     locked: Wei
-    """Of slots that ended rejected or undecided: pays later accepted work only."""
+    """Of slots that ended unpaid: pays later accepted work only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """Money of a pool that is no longer its owner's. Units: wei of the payout token."""
+
+    bonded: Wei
+    unclaimed: Wei
+
+
+@dataclass(frozen=True, slots=True)
+class Earnings:
+    """What a provider has earned in a pool. Units: wei of the payout token."""
+
+    earned: Wei
+    claimed: Wei
+
+    @property
+    def unclaimed(self) -> Wei:
+        """What the next claim pays."""
+        return Wei(self.earned - self.claimed)
 
 
 class PayoutVault(Contract):
@@ -33,38 +53,36 @@ class PayoutVault(Contract):
         free, reserved, locked = self.read("escrowOf", pool, at=at)
         return Escrow(Wei(free), Wei(reserved), Wei(locked))
 
-    def token_liability_of(self, token: Address, at: Block | None = None) -> Wei:
-        """Return what all pools together hold of a token."""
-        return Wei(self.read("tokenLiabilityOf", token, at=at))
+    def owed_of(self, pool: int, at: Block | None = None) -> Owed:
+        """Return bonds, and what providers may claim."""
+        bonded, unclaimed = self.read("owedOf", pool, at=at)
+        return Owed(Wei(bonded), Wei(unclaimed))
 
-    def is_slot_paid(self, pool: int, step: int, slot: int, at: Block | None = None) -> bool:
-        """Say whether a slot was paid."""
-        return bool(self.read("isSlotPaid", pool, step, slot, at=at))
-
-    def is_fee_paid(self, pool: int, step: int, provider: Address, at: Block | None = None) -> bool:
-        """Say whether a panel member was paid for a step."""
-        return bool(self.read("isFeePaid", pool, step, provider, at=at))
+    def earnings_of(self, pool: int, provider: Address, at: Block | None = None) -> Earnings:
+        """Return what a provider has earned in a pool, as worker, validator, juror or sealer."""
+        earned, claimed = self.read("earningsOf", pool, provider, at=at)
+        return Earnings(Wei(earned), Wei(claimed))
 
     def reservation_of(self, pool: int, step: int, at: Block | None = None) -> Wei:
         """Return what is left of a step's reservation."""
         return Wei(self.read("reservationOf", pool, step, at=at))
+
+    def token_liability_of(self, token: Address, at: Block | None = None) -> Wei:
+        """Return what all pools together hold of a token."""
+        return Wei(self.read("tokenLiabilityOf", token, at=at))
 
     def fund(self, sender: Sender, pool: int, amount: int) -> Mined:
         """Put approved tokens into a pool; anyone may."""
         return sender.send(self.encode("fund", pool, amount))
 
     def drain(self, sender: Sender, pool: int, amount: int, to: Address) -> Mined:
-        """Take free money out of a pool; only its owner."""
+        """Take free money out of a pool; only its owner. Burns what is locked in a closed one."""
         return sender.send(self.encode("drain", pool, amount, to))
 
-    def claim(self, sender: Sender, pool: int, step: int, openings: Sequence[LeafOpening]) -> Mined:
-        """Pay the providers of accepted leaves; anyone may send it."""
-        return sender.send(self.encode("claim", pool, step, [opening.as_struct() for opening in openings]))
+    def claim(self, sender: Sender, pool: int, provider: Address) -> Mined:
+        """Pay a provider's payee all that it has earned in a pool and not claimed; anyone may send it."""
+        return sender.send(self.encode("claim", pool, provider))
 
-    def claim_fee(self, sender: Sender, pool: int, step: int, provider: Address) -> Mined:
-        """Pay a panel member that voted."""
-        return sender.send(self.encode("claimFee", pool, step, provider))
-
-    def forfeit(self, sender: Sender, pool: int, step: int, opening: LeafOpening) -> Mined:
-        """Lock the money of an accepted leaf that can never be paid."""
-        return sender.send(self.encode("forfeit", pool, step, opening.as_struct()))
+    def claim_many(self, sender: Sender, pool: int, providers: Sequence[Address]) -> Mined:
+        """Pay several providers' payees at once; who has nothing to claim is passed over; anyone may send it."""
+        return sender.send(self.encode("claimMany", pool, list(providers)))

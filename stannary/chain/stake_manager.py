@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stannary.chain.connection import Block, Mined
@@ -28,12 +29,26 @@ class Exit:
     pool: PoolId
     role: Role
     release_at: int
-    """Chain time in unix seconds, fixed when the exit started."""
+    """On the pool's clock, fixed when the exit started."""
     epoch: int
     """Of the position; one that is slashed to nothing starts a new epoch."""
     barrier: int
     """Steps of the pool that were open then: all must settle first."""
     shares: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a position stands."""
+
+    suspended_until: int
+    """On the pool's clock; 0 if it is not suspended."""
+    slashed_bps: int
+    """Of it, in the current window."""
+    absences: int
+    """Seats in a row without a revealed vote."""
+    holds: int
+    """Open disputes about it; no exit finishes meanwhile."""
 
 
 class StakeManager(Contract):
@@ -51,7 +66,7 @@ class StakeManager(Contract):
         return Position(Wei(tokens), shares, exiting)
 
     def active_stake_of(self, pool: int, role: Role, provider: Address, at: Block | None = None) -> Wei:
-        """Return the part of a position that is not exiting."""
+        """Return the tokens that count: not leaving; 0 for a suspended position or one below the pool's minimum."""
         return Wei(self.read("activeStakeOf", pool, int(role), provider, at=at))
 
     def active_stake_at(
@@ -60,13 +75,48 @@ class StakeManager(Contract):
         """Return the active stake as it was at the end of a past block."""
         return Wei(self.read("activeStakeAt", pool, int(role), provider, block_number, at=at))
 
+    def active_stakes_at(
+        self, pool: int, role: Role, providers: Sequence[Address], block_number: int, at: Block | None = None
+    ) -> list[Wei]:
+        """Return the active stakes of several providers at the end of a past block, in their order."""
+        found = self.read("activeStakesAt", pool, int(role), list(providers), block_number, at=at)
+        return [Wei(stake) for stake in found]
+
+    def standing_of(self, pool: int, role: Role, provider: Address, at: Block | None = None) -> Standing:
+        """Return how a position stands."""
+        return Standing(*self.read("standingOf", pool, int(role), provider, at=at))
+
+    def eligible_validators_of(self, pool: int, at: Block | None = None) -> int:
+        """Return how many validators of a pool have stake that counts: a panel and a jury must be drawn from them."""
+        return int(self.read("eligibleValidatorsOf", pool, at=at))
+
     def validators_of(self, pool: int, at: Block | None = None) -> list[Address]:
         """Return a pool's validators in the order of their first allocation: the order of the panel draw."""
         return [Address(found) for found in self.read("validatorsOf", pool, at=at)]
 
-    def provider_of(self, node: Address, at: Block | None = None) -> Address:
-        """Return whom an account acts for: a node's provider, itself if it holds stake, else the zero address."""
-        return Address(self.read("providerOf", node, at=at))
+    def provider_of(self, account: Address, at: Block | None = None) -> Address:
+        """Return whom an account acts for: a node's or a controller's provider, itself with stake, else zero."""
+        return Address(self.read("providerOf", account, at=at))
+
+    def controller_of(self, provider: Address, at: Block | None = None) -> Address:
+        """Return the key that controls a provider: its own until control was handed on."""
+        return Address(self.read("controllerOf", provider, at=at))
+
+    def payee_of(self, pool: int, provider: Address, at: Block | None = None) -> Address:
+        """Return where payouts of a provider in a pool go: to itself until it named another."""
+        return Address(self.read("payeeOf", pool, provider, at=at))
+
+    def is_slashed(self, offence: Hash, at: Block | None = None) -> bool:
+        """Say whether an offence was punished."""
+        return bool(self.read("isSlashed", offence, at=at))
+
+    def consent_digest(self, node: Address, provider: Address, deadline: int, at: Block | None = None) -> Hash:
+        """Return the contract's own digest of a node's consent."""
+        return Hash(bytes(self.read("consentDigest", node, provider, deadline, at=at)))
+
+    def burnable(self, at: Block | None = None) -> Wei:
+        """Return slashed stake that waits to be burned."""
+        return Wei(self.read("burnable", at=at))
 
     def exit_of(self, exit_id: int, at: Block | None = None) -> Exit | None:
         """Return a pending exit, None if there is none of that number or it is finished."""
@@ -83,12 +133,26 @@ class StakeManager(Contract):
         addresses, stakes = self.read("validatorStakesAt", pool, block_number, at=at)
         return [(Address(address), Wei(stake)) for address, stake in zip(addresses, stakes, strict=True)]
 
+    def draw_validators(
+        self,
+        pool: int,
+        block_number: int,
+        beacon: Hash,
+        size: int,
+        barred: Sequence[Sequence[Address]] = (),
+        parties: Sequence[Address] = (),
+        at: Block | None = None,
+    ) -> list[Address]:
+        """Return the validators that a beacon draws by stake, none barred, a party, or paid to the purse of one."""
+        arguments = (pool, block_number, beacon, size, [list(group) for group in barred], list(parties))
+        return [Address(found) for found in self.read("drawValidators", *arguments, at=at)]
+
     def stake_token(self, at: Block | None = None) -> Address:
         """Return the token of all stakes."""
         return Address(self.read("stakeToken", at=at))
 
     def total_held(self, at: Block | None = None) -> Wei:
-        """Return what the contract owes: all idle stake and all positions."""
+        """Return what the contract holds: all idle stake, all positions, and slashed stake that is not burned yet."""
         return Wei(self.read("totalHeld", at=at))
 
     def deposit(self, sender: Sender, amount: int) -> Mined:
@@ -119,3 +183,23 @@ class StakeManager(Contract):
     def remove_node(self, sender: Sender, node: Address) -> Mined:
         """End a node's right to act for the sender."""
         return sender.send(self.encode("removeNode", node))
+
+    def offer_controller(self, sender: Sender, to: Address) -> Mined:
+        """Offer control of the sender's provider to another key; the zero address takes the offer back."""
+        return sender.send(self.encode("offerController", to))
+
+    def accept_controller(self, sender: Sender, provider: Address) -> Mined:
+        """Take control of a provider that was offered to the sender."""
+        return sender.send(self.encode("acceptController", provider))
+
+    def set_payee(self, sender: Sender, pool: int, payee: Address) -> Mined:
+        """Name the account that payouts of the sender's provider in a pool go to."""
+        return sender.send(self.encode("setPayee", pool, payee))
+
+    def reinstate(self, sender: Sender, pool: int, role: Role, provider: Address) -> Mined:
+        """End a suspension whose time is over; anyone may."""
+        return sender.send(self.encode("reinstate", pool, int(role), provider))
+
+    def burn_slashed(self, sender: Sender) -> Mined:
+        """Send slashed stake that was not rewarded to the sink; anyone may."""
+        return sender.send(self.encode("burnSlashed"))

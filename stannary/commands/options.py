@@ -89,7 +89,7 @@ def open_sender(settings: RoleSettings, chain: Chain) -> Sender:
     if settings.keystore is None:
         raise SettingsError("which account acts? give --keystore or set STANNARY_KEYSTORE")
     password = wallet.read_password(settings.password_file, str(settings.keystore))
-    return Sender(chain, wallet.load(settings.keystore, password))
+    return Sender(chain, wallet.load(settings.keystore, password), fee_rules=settings.fee_rules)
 
 
 def require_pool(settings: RoleSettings) -> int:

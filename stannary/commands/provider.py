@@ -10,7 +10,6 @@ import typer
 
 from stannary.commands.options import (
     Amount,
-    CoordinatorUrl,
     DeploymentFile,
     KeystoreFile,
     PasswordFile,
@@ -25,13 +24,12 @@ from stannary.commands.options import (
     show_amount,
 )
 from stannary.errors import Malformed, SettingsError, WalletError
-from stannary.merkle import merkle_proof, merkle_root
 from stannary.settings import RoleSettings
 from stannary.structs import NodeConsent
-from stannary.types import Address, Outcome, Phase, Role, parse_address, to_hex
+from stannary.types import Address, Role, parse_address, to_hex
 
 if TYPE_CHECKING:
-    from stannary.chain import Chain, LeafOpening, Sender
+    from stannary.chain import Block, Chain
 
 app = typer.Typer(help="Providers: stake, nodes and pay.", no_args_is_help=True)
 
@@ -57,13 +55,14 @@ def stake(
     chain = open_chain(settings)
     sender = open_sender(settings, chain)
     terms_hash = chain.pool_registry.terms_hash_of(number)
-    missing = max(0, amount - chain.stake_manager.idle_of(sender.address))
+    provider = _provider_of(chain, sender.address)
+    missing = max(0, amount - chain.stake_manager.idle_of(provider))
     if missing:
         chain.token.require_funds(sender.address, missing)
         chain.token.require_allowance(sender, chain.deployment.stake_manager, missing)
         chain.stake_manager.deposit(sender, missing)
     chain.stake_manager.allocate(sender, number, role, amount, terms_hash)
-    typer.echo(f"{sender.address} has staked {show_amount(amount)} in pool {number} under terms {to_hex(terms_hash)}")
+    typer.echo(f"{provider} has staked {show_amount(amount)} in pool {number} under terms {to_hex(terms_hash)}")
 
 
 @app.command()
@@ -84,16 +83,17 @@ def unstake(
     number = require_pool(settings)
     chain = open_chain(settings)
     sender = open_sender(settings, chain)
-    position = chain.stake_manager.position_of(number, role, sender.address)
+    provider = _provider_of(chain, sender.address)
+    position = chain.stake_manager.position_of(number, role, provider)
     free = position.shares - position.exiting_shares
     # Rounded up: a share is worth less than a wei more than before a slash, and who asks for 10 wants no less.
     shares = free if wanted is None else -(-wanted * position.shares // max(1, position.tokens))
     if not 0 < shares <= free:
-        active = chain.stake_manager.active_stake_of(number, role, sender.address)
-        raise SettingsError(f"{sender.address} has {show_amount(active)} to take out of pool {number}")
+        left = position.tokens * free // max(1, position.shares)
+        raise SettingsError(f"{provider} has {show_amount(left)} to take out of pool {number}")
     exit_id = chain.stake_manager.start_exit(sender, number, role, shares)
     leaving = chain.stake_manager.exit_of(exit_id)
-    when = f" after {leaving.release_at} (unix time of the chain)" if leaving else ""
+    when = f" after {leaving.release_at} of the pool's clock" if leaving else ""
     typer.echo(f"exit {exit_id} began: `stannary provider withdraw --exit {exit_id}`{when}")
 
 
@@ -114,43 +114,116 @@ def withdraw(
     sender = open_sender(settings, chain)
     if exit_id is not None:
         chain.stake_manager.finish_exit(sender, exit_id)
-    idle = chain.stake_manager.idle_of(sender.address)
+    provider = _provider_of(chain, sender.address)
+    idle = chain.stake_manager.idle_of(provider)
     taken = idle if amount is None else amount
     if not 0 < taken <= idle:
-        raise SettingsError(f"{sender.address} has {show_amount(idle)} idle stake to withdraw")
+        raise SettingsError(f"{provider} has {show_amount(idle)} idle stake to withdraw")
     chain.stake_manager.withdraw(sender, taken)
     typer.echo(f"{show_amount(taken)} went to {sender.address}")
 
 
 @app.command()
 def claim(
-    steps: Annotated[
-        list[int] | None, typer.Option("--step", min=0, help="These steps; all settled ones unless given.")
+    provider: Annotated[
+        str | None,
+        typer.Option("--provider", metavar="ADDRESS", help="For whom; the keystore's provider unless given."),
     ] = None,
     pool: PoolNumber = None,
-    coordinator_url: CoordinatorUrl = None,
     keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
 ) -> None:
-    """Take what accepted groups and votes have earned."""
+    """Take all that a provider has earned in a pool, for all its steps at once; it goes to the provider's payee."""
     settings = RoleSettings.load(
-        rpc_url=rpc_url,
-        deployment=deployment,
-        keystore=keystore,
-        password_file=password_file,
-        pool=pool,
-        coordinator_url=coordinator_url,
+        rpc_url=rpc_url, deployment=deployment, keystore=keystore, password_file=password_file, pool=pool
+    )
+    number = require_pool(settings)
+    named = None if provider is None else parse_account(provider)
+    chain = open_chain(settings)
+    sender = open_sender(settings, chain)
+    earner = named or _provider_of(chain, sender.address)
+    due = chain.payout_vault.earnings_of(number, earner).unclaimed
+    if due:
+        chain.payout_vault.claim(sender, number, earner)
+    typer.echo(f"{show_amount(due)} went to {chain.stake_manager.payee_of(number, earner)}")
+
+
+@app.command()
+def payee(
+    account: Annotated[str, typer.Argument(metavar="ADDRESS", help="Where payouts go from now on.")],
+    pool: PoolNumber = None,
+    keystore: KeystoreFile = None,
+    password_file: PasswordFile = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+) -> None:
+    """Name the account that a pool's payouts go to."""
+    settings = RoleSettings.load(
+        rpc_url=rpc_url, deployment=deployment, keystore=keystore, password_file=password_file, pool=pool
+    )
+    number, address = require_pool(settings), parse_account(account)
+    chain = open_chain(settings)
+    sender = open_sender(settings, chain)
+    chain.stake_manager.set_payee(sender, number, address)
+    typer.echo(f"payouts of {_provider_of(chain, sender.address)} in pool {number} go to {address}")
+
+
+@app.command()
+def reinstate(
+    role: StakeRole = Role.WORKER,
+    pool: PoolNumber = None,
+    keystore: KeystoreFile = None,
+    password_file: PasswordFile = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+) -> None:
+    """End a suspension whose time is over."""
+    settings = RoleSettings.load(
+        rpc_url=rpc_url, deployment=deployment, keystore=keystore, password_file=password_file, pool=pool
     )
     number = require_pool(settings)
     chain = open_chain(settings)
     sender = open_sender(settings, chain)
-    before = chain.token.balance_of(sender.address)
-    for step in steps or range(chain.submission_ledger.settled_count_of(number)):
-        if chain.submission_ledger.step_of(number, step).phase == Phase.FINALIZED:
-            _claim_step(settings, chain, sender, number, step)
-    typer.echo(f"{show_amount(chain.token.balance_of(sender.address) - before)} went to {sender.address}")
+    provider = _provider_of(chain, sender.address)
+    chain.stake_manager.reinstate(sender, number, role, provider)
+    typer.echo(f"{provider} takes part in pool {number} again")
+
+
+@app.command("hand-over")
+def hand_over(
+    account: Annotated[str, typer.Argument(metavar="ADDRESS", help="The new key; it must `take-over`.")],
+    keystore: KeystoreFile = None,
+    password_file: PasswordFile = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+) -> None:
+    """Offer control of this provider to another key; stake, nodes and pay stay where they are."""
+    settings = RoleSettings.load(rpc_url=rpc_url, deployment=deployment, keystore=keystore, password_file=password_file)
+    address = parse_account(account)
+    chain = open_chain(settings)
+    sender = open_sender(settings, chain)
+    chain.stake_manager.offer_controller(sender, address)
+    provider = _provider_of(chain, sender.address)
+    typer.echo(f"{address} may take {provider} over: `stannary provider take-over {provider}`")
+
+
+@app.command("take-over")
+def take_over(
+    provider: Annotated[str, typer.Argument(metavar="PROVIDER", help="Whom this key was offered control of.")],
+    keystore: KeystoreFile = None,
+    password_file: PasswordFile = None,
+    rpc_url: RpcUrl = None,
+    deployment: DeploymentFile = None,
+) -> None:
+    """Take control of a provider that was offered to this key; the old key then has none."""
+    settings = RoleSettings.load(rpc_url=rpc_url, deployment=deployment, keystore=keystore, password_file=password_file)
+    address = parse_account(provider)
+    chain = open_chain(settings)
+    sender = open_sender(settings, chain)
+    chain.stake_manager.accept_controller(sender, address)
+    typer.echo(f"{sender.address} controls {address}")
 
 
 @app.command("consent")
@@ -183,13 +256,13 @@ def add_node(
     chain = open_chain(settings)
     sender = open_sender(settings, chain)
     if consent_file is None:
-        signed = _consent(chain, sender.address, node_keystore, node_password_file)
+        signed = _consent(chain, _provider_of(chain, sender.address), node_keystore, node_password_file)
     else:
         signed = _read_consent(consent_file)
     node = parse_address(signed["node"], "node")
     signature = _signature(signed["signature"])
     chain.stake_manager.add_node(sender, node, _deadline(signed["deadline"]), signature)
-    typer.echo(f"{node} acts for {sender.address}")
+    typer.echo(f"{node} acts for {_provider_of(chain, sender.address)}")
 
 
 @app.command()
@@ -199,77 +272,69 @@ def status(
     rpc_url: RpcUrl = None,
     deployment: DeploymentFile = None,
 ) -> None:
-    """Show an account's money and stake as JSON; needs no password."""
+    """Show an account's money, stake and earnings as JSON; needs no password."""
     settings = RoleSettings.load(rpc_url=rpc_url, deployment=deployment, keystore=keystore)
     account = parse_account(address) if address is not None else _address_of(settings.keystore)
     chain = open_chain(settings)
     at = chain.frozen()
     stakes = chain.stake_manager
-    served = stakes.provider_of(account, at)
-    provider = served if int(served, 16) else account
-    positions = []
-    for pool in range(1, chain.pool_registry.pool_count(at) + 1):
-        for role in Role:
-            held = stakes.position_of(pool, role, provider, at)
-            if held.shares:
-                active = stakes.active_stake_of(pool, role, provider, at)
-                positions.append(
-                    {
-                        "pool": pool,
-                        "role": role.name.lower(),
-                        "tokens": show_amount(held.tokens),
-                        "active": show_amount(active),
-                    }
-                )
+    provider = _provider_of(chain, account, at)
     document = {
         "account": account,
         "actsFor": provider,
+        "controller": stakes.controller_of(provider, at),
         "block": at.number,
         "ether": show_amount(chain.balance_of(account, at)),
         "tokens": show_amount(chain.token.balance_of(provider, at)),
         "idleStake": show_amount(stakes.idle_of(provider, at)),
-        "positions": positions,
+        "positions": _positions(chain, provider, at),
+        "earnings": _earnings(chain, provider, at),
     }
     typer.echo(json.dumps(document, indent=2))
 
 
-def _claim_step(settings: RoleSettings, chain: Chain, sender: Sender, pool: int, step: int) -> None:
-    ledger, vault = chain.submission_ledger, chain.payout_vault
-    me = sender.address
-    if ledger.has_voted(pool, step, me) and not vault.is_fee_paid(pool, step, me):
-        vault.claim_fee(sender, pool, step, me)
-    if not chain.stake_manager.position_of(pool, Role.WORKER, me).shares and settings.coordinator_url is None:
-        return  # a validator has no leaves and needs no coordinator
-    openings = _openings(settings, chain, me, pool, step)
-    due = [
-        opening
-        for opening in openings
-        if ledger.outcome_of(pool, step, opening.index) == Outcome.ACCEPT
-        and not vault.is_slot_paid(pool, step, opening.leaf.slot)
-    ]
-    if due:
-        vault.claim(sender, pool, step, due)
+def _positions(chain: Chain, provider: Address, at: Block) -> list[dict[str, object]]:
+    stakes, found = chain.stake_manager, []
+    for pool in range(1, chain.pool_registry.pool_count(at) + 1):
+        for role in Role:
+            held = stakes.position_of(pool, role, provider, at)
+            if held.shares:
+                standing = stakes.standing_of(pool, role, provider, at)
+                found.append(
+                    {
+                        "pool": pool,
+                        "role": role.name.lower(),
+                        "tokens": show_amount(held.tokens),
+                        "active": show_amount(stakes.active_stake_of(pool, role, provider, at)),
+                        "suspendedUntil": standing.suspended_until or None,
+                        "slashedBps": standing.slashed_bps,
+                        "absences": standing.absences,
+                        "openDisputes": standing.holds,
+                    }
+                )
+    return found
 
 
-def _openings(settings: RoleSettings, chain: Chain, me: Address, pool: int, step: int) -> list[LeafOpening]:
-    """Fetch a step's leaves and open those of this provider, checked against the root on chain."""
-    from stannary.chain import LeafOpening
-    from stannary.client import CoordinatorClient
+def _earnings(chain: Chain, provider: Address, at: Block) -> list[dict[str, object]]:
+    found = []
+    for pool in range(1, chain.pool_registry.pool_count(at) + 1):
+        earnings = chain.payout_vault.earnings_of(pool, provider, at)
+        if earnings.earned:
+            found.append(
+                {
+                    "pool": pool,
+                    "earned": show_amount(earnings.earned),
+                    "unclaimed": show_amount(earnings.unclaimed),
+                    "payee": chain.stake_manager.payee_of(pool, provider, at),
+                }
+            )
+    return found
 
-    if settings.coordinator_url is None:
-        raise SettingsError("where are the leaves? give --coordinator-url or set STANNARY_COORDINATOR_URL")
-    terms = chain.pool_registry.terms_of(pool)
-    with CoordinatorClient(settings.coordinator_url, chain.ledger_domain, terms.coordinator) as client:
-        leaves = [leaf.submission.submission() for leaf in client.leaves(step).leaves]
-    hashes = [leaf.struct_hash() for leaf in leaves]
-    root = chain.submission_ledger.step_of(pool, step).submission_root
-    if not hashes or merkle_root(hashes) != root:
-        raise Malformed(f"leaves of step {step}", expected=f"those under {to_hex(root)}", got=f"{len(hashes)} others")
-    return [
-        LeafOpening(leaf, index, tuple(merkle_proof(hashes, index)))
-        for index, leaf in enumerate(leaves)
-        if leaf.provider == me
-    ]
+
+def _provider_of(chain: Chain, account: Address, at: Block | None = None) -> Address:
+    """Return whom an account acts for, itself before it has stake."""
+    served = chain.stake_manager.provider_of(account, at)
+    return served if int(served, 16) else account
 
 
 def _consent(chain: Chain, provider: Address, keystore: Path | None, password_file: Path | None) -> dict[str, object]:

@@ -15,11 +15,12 @@ SUMMARIES = {
     "coordinator": "Match work to workers, collect submissions, commit their root.",
     "worker": "Generate rollouts and prove them.",
     "validator": "Re-check submissions and vote.",
+    "watch": "Judge a sample of a pool's leaves again, and dispute what is wrong.",
     "trainer": "Learn from accepted groups and publish policies.",
     "demo": "Run the whole loop on this machine.",
 }
 
-EXTRAS = {"demo": "coordinator,worker-cpu,validator,trainer"}
+EXTRAS = {"watch": "validator", "demo": "coordinator,worker-cpu,validator,trainer"}
 """What a role installs where its own name is no extra."""
 
 

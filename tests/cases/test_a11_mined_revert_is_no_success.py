@@ -6,19 +6,22 @@ import threading
 
 from stannary.chain import Mined, Sender
 from stannary.errors import Reverted
-from stannary.types import Hash, Role
-from tests.chains import Devnet
-
-ROOT = Hash(b"\x11" * 32)
+from stannary.structs import Submission
+from stannary.types import Outcome
+from tests.chains import ROOT, Devnet
 
 
 def test_a11_second_of_two_finalizations_in_one_block_is_reverted_with_its_reason(devnet: Devnet) -> None:
     pool = _pool_with_a_step_to_finalize(devnet)
     outcomes: dict[str, Mined | Reverted] = {}
 
+    history = devnet.chain.step_history(pool, 0)
+
     def finalize(name: str, sender: Sender) -> None:
         try:
-            outcomes[name] = devnet.chain.submission_ledger.finalize(sender, pool, 0)
+            outcomes[name] = devnet.chain.voting_panel.finalize(
+                sender, pool, 0, history.votes_by_seat(), history.pay_table
+            )
         except Reverted as error:
             outcomes[name] = error
 
@@ -43,19 +46,14 @@ def test_a11_second_of_two_finalizations_in_one_block_is_reverted_with_its_reaso
 
 
 def _pool_with_a_step_to_finalize(devnet: Devnet) -> int:
-    ledger = devnet.chain.submission_ledger
     pool = devnet.pool()
-    for name in ("a", "b", "c"):
-        devnet.stake(name, pool, Role.VALIDATOR)
-    ledger.publish_policy(devnet.sender("trainer"), pool, 0, ROOT, ROOT)
-    ledger.open_step(devnet.sender("trainer"), pool, 0, 0, 1)
-    devnet.mine(2)
-    ledger.seal_seed_beacon(devnet.sender("trainer"), pool, 0)
-    ledger.commit_root(devnet.sender("coordinator"), pool, 0, ROOT, 1, ROOT)
-    devnet.mine(2)
-    ledger.seal_audit_beacon(devnet.sender("trainer"), pool, 0)
+    devnet.judges(pool)
+    devnet.open_step(pool, slots=1)
+    worker = devnet.sender("worker").address
+    devnet.commit(pool, [Submission(pool, 0, 0, worker, worker, 1, ROOT, ROOT)])
+    devnet.vote(pool, dict.fromkeys(devnet.draw(pool), (Outcome.ACCEPT,)))
     for name in ("first", "second"):
         devnet.sender(name)
     terms = devnet.chain.pool_registry.terms_of(pool)
-    devnet.advance(terms.vote_seconds + terms.challenge_seconds + 1)
+    devnet.advance(terms.challenge_seconds + 1)
     return pool

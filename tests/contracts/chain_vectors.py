@@ -2,6 +2,22 @@
 
 `python tests/contracts/chain_vectors.py` writes the file. Solidity (Vectors.t.sol) and Python (test_chain_vectors.py)
 both compare with it, so that a change of an encoding breaks both.
+
+Keys, all flat:
+    chainId, ledger, stakeManager, court, panel, plants   what everything below is bound to
+    submission, lease, receipt, verdict, request, nodeConsent
+                    value (the struct), structHash, digest
+    policyRoot      its parts, root
+    merkle          [leaves, root, proofs]: trees of words; a word may be zero, where a proof proves nothing
+    steps           [slots, leaves (submissions), words, root, providers, payTotals, payWords, payHash]:
+                    tree and pay table by slot
+    commitments     pool, step, provider, outcomes, verdictRoot, evidenceRoot, salt, vote; caseId, round, ruling, juror;
+                    planter, leafHash, plant (the juror is juryMember)
+    taken           pool, step, slot, provider, lease, blockHash, beacon, slotSeed: a slot taken on chain
+    beacons         pool, step, blockHash, seedBeacon, auditBeacon, redrawBeacon, slots [slot, slotSeed, rolloutSeeds]
+    panels          [candidates, weights, auditBeacon, size, panel]
+    outcomes        [outcomes, packed]
+    tallies         [slots, quorum, votes, result, accepted, rejected, faulted]
 """
 
 from __future__ import annotations
@@ -21,6 +37,13 @@ PATH = Path(__file__).parents[1] / "vectors" / "chain.json"
 CHAIN_ID = 31337
 LEDGER = "0xCf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9"
 STAKE_MANAGER = "0x9fE46736679d2D9a65F0992F2272dE9f3c7fa6e0"
+COURT = "0x5FC8d32690cc91D4c39d9d3abcBD16989F875707"
+PANEL = "0x0165878A594ca255338adfa4d48449f69242Eb8F"
+PLANTS = "0xa513E6E4b8f2a923D98304ec87F64353C4D5C853"
+SUBMISSION_MEMBERS = (
+    "uint64 pool,uint32 step,uint32 slot,address provider,address node,uint32 units,"
+    "bytes32 contentHash,bytes32 leaseHash"
+)
 
 
 def document() -> dict[str, Any]:
@@ -70,12 +93,10 @@ def document() -> dict[str, Any]:
         "chainId": CHAIN_ID,
         "ledger": LEDGER,
         "stakeManager": STAKE_MANAGER,
-        "submission": signed(
-            "Submission",
-            "uint64 pool,uint32 step,uint32 slot,address provider,address node,uint32 units,"
-            "bytes32 contentHash,bytes32 leaseHash",
-            submission,
-        ),
+        "court": COURT,
+        "panel": PANEL,
+        "plants": PLANTS,
+        "submission": signed("Submission", SUBMISSION_MEMBERS, submission),
         "lease": signed(
             "Lease",
             "uint64 pool,uint32 step,uint32 policyStep,uint32 slot,address provider,address node,uint64 validFrom,"
@@ -99,7 +120,10 @@ def document() -> dict[str, Any]:
             "NodeConsent", "address node,address provider,uint256 deadline", consent, contract=STAKE_MANAGER
         ),
         "policyRoot": policy_root(),
-        "merkle": [merkle(count) for count in (1, 2, 3, 5, 16)],
+        "merkle": [*(merkle(count) for count in (1, 2, 3, 5, 16)), merkle(6, empty=(0, 3)), merkle(2, empty=(1,))],
+        "steps": [step_of(1, [0]), step_of(4, [0, 2, 3]), step_of(11, [10, 4, 0, 5]), step_of(5, [0, 1, 2, 3, 4])],
+        "commitments": commitments(),
+        "taken": taken(),
         "beacons": beacons(),
         "panels": [
             panel([5, 0, 40, 7, 100, 0, 1], 3, "audit-a"),
@@ -154,9 +178,15 @@ def policy_root() -> dict[str, str]:
     return {**parts, "root": "0x" + keccak(packed).hex()}
 
 
-def merkle(count: int) -> dict[str, Any]:
+def merkle(count: int, empty: Sequence[int] = ()) -> dict[str, Any]:
+    """Return a tree of words, some of them zero, with all proofs."""
+    words = [bytes(32) if i in empty else keccak(text=f"stannary.vector.leaf.{count}.{i}") for i in range(count)]
+    return tree(words)
+
+
+def tree(leaves: list[bytes]) -> dict[str, Any]:
     """Return a tree by recursion over halves, with all proofs."""
-    leaves = [keccak(text=f"stannary.vector.leaf.{count}.{i}") for i in range(count)]
+    count = len(leaves)
     width = 1
     while width < count:
         width *= 2
@@ -180,6 +210,120 @@ def merkle(count: int) -> dict[str, Any]:
         "leaves": _hexes(leaves),
         "root": "0x" + build(padded).hex(),
         "proofs": [_hexes(prove(padded, index)) for index in range(count)],
+    }
+
+
+def step_of(slots: int, filled: list[int]) -> dict[str, Any]:
+    """Return the leaves of a step, the words of its tree, and its pay table as one large number cut into words."""
+    leaves: list[dict[str, Any]] = []
+    words = [bytes(32)] * slots
+    for slot in filled:
+        leaf = {
+            "pool": 7,
+            "step": 3,
+            "slot": slot,
+            "provider": address(f"worker.{slot % 3}"),
+            "node": address(f"worker.{slot % 3}.node"),
+            "units": (2**32 - 1) >> slot,
+            "contentHash": word(f"content.{slot}"),
+            "leaseHash": word(f"lease.{slot}"),
+        }
+        words[slot] = bytes.fromhex(signed("Submission", SUBMISSION_MEMBERS, leaf)["structHash"][2:])
+        leaves.append(leaf)
+    providers = sorted({leaf["provider"] for leaf in leaves}, key=str.lower)
+    pay_words = [0] * ((slots + 4) // 5)
+    for leaf in leaves:
+        entry = 1 + providers.index(leaf["provider"]) + (leaf["units"] << 16)
+        pay_words[leaf["slot"] // 5] += entry << (48 * (leaf["slot"] % 5))
+    totals = [sum(2**128 + leaf["units"] for leaf in leaves if leaf["provider"] == provider) for provider in providers]
+    packed = encode(["(address[],uint256[],uint256[])"], [(providers, totals, pay_words)])
+    return {
+        "slots": slots,
+        "leaves": leaves,
+        "words": _hexes(words),
+        "root": tree(words)["root"],
+        "providers": providers,
+        "payTotals": [f"0x{one:064x}" for one in totals],
+        "payWords": [f"0x{one:064x}" for one in pay_words],
+        "payHash": "0x" + keccak(packed).hex(),
+    }
+
+
+def commitments() -> dict[str, Any]:
+    """Return a vote, a juror's ruling and a planted fault with what each commits to."""
+    pool, step, case_id, round_number, ruling = 7, 3, 5, 1, 4
+    packed = "0x1b01"
+    salt, verdict_root, evidence_root = (bytes.fromhex(word(name)[2:]) for name in ("salt", "verdicts", "evidence"))
+    leaf_hash = bytes.fromhex(word("leaf")[2:])
+    vote = encode(
+        ["bytes32", "uint256", "address", "uint64", "uint32", "address", "bytes32", "bytes32", "bytes32", "bytes32"],
+        [
+            keccak(text="stannary.vote.v1"),
+            CHAIN_ID,
+            PANEL,
+            pool,
+            step,
+            address("provider"),
+            keccak(hexstr=packed),
+            verdict_root,
+            evidence_root,
+            salt,
+        ],
+    )
+    juror = encode(
+        ["bytes32", "uint256", "address", "uint64", "uint8", "address", "uint8", "bytes32"],
+        [keccak(text="stannary.ruling.v1"), CHAIN_ID, COURT, case_id, round_number, address("juror"), ruling, salt],
+    )
+    plant = encode(
+        ["bytes32", "uint256", "address", "address", "bytes32", "bytes32"],
+        [keccak(text="stannary.plant.v1"), CHAIN_ID, PLANTS, address("planter"), leaf_hash, salt],
+    )
+    return {
+        "pool": pool,
+        "step": step,
+        "provider": address("provider"),
+        "outcomes": packed,
+        "verdictRoot": word("verdicts"),
+        "evidenceRoot": word("evidence"),
+        "salt": word("salt"),
+        "vote": "0x" + keccak(vote).hex(),
+        "caseId": case_id,
+        "round": round_number,
+        "juryMember": address("juror"),
+        "ruling": ruling,
+        "juror": "0x" + keccak(juror).hex(),
+        "planter": address("planter"),
+        "leafHash": word("leaf"),
+        "plant": "0x" + keccak(plant).hex(),
+    }
+
+
+def taken() -> dict[str, Any]:
+    """Return what stands for the lease of a slot taken on chain, its beacon, and the seed that follows."""
+    pool, step, slot, block_hash = 7, 3, 64, keccak(text="stannary.vector.block.taken")
+    lease = encode(
+        ["bytes32", "uint256", "address", "uint64", "uint32", "uint32", "address"],
+        [keccak(text="stannary.taken.v1"), CHAIN_ID, LEDGER, pool, step, slot, address("provider")],
+    )
+    beacon = keccak(
+        encode(
+            ["bytes32", "uint256", "address", "uint64", "uint32", "uint32", "bytes32"],
+            [keccak(text="stannary.beacon.taken.v1"), CHAIN_ID, LEDGER, pool, step, slot, block_hash],
+        )
+    )
+    seed = encode(
+        ["bytes32", "uint256", "address", "uint64", "uint32", "bytes32", "uint32"],
+        [keccak(text="stannary.seed.slot.v1"), CHAIN_ID, LEDGER, pool, step, beacon, slot],
+    )
+    return {
+        "pool": pool,
+        "step": step,
+        "slot": slot,
+        "provider": address("provider"),
+        "lease": "0x" + keccak(lease).hex(),
+        "blockHash": "0x" + block_hash.hex(),
+        "beacon": "0x" + beacon.hex(),
+        "slotSeed": "0x" + keccak(seed).hex(),
     }
 
 
@@ -208,6 +352,8 @@ def beacons() -> dict[str, Any]:
         "blockHash": "0x" + block_hash.hex(),
         "seedBeacon": "0x" + found["seed"].hex(),
         "auditBeacon": "0x" + found["audit"].hex(),
+        "redrawBeacon": "0x"
+        + keccak(encode(["bytes32", "bytes32"], [keccak(text="stannary.beacon.redraw.v1"), found["audit"]])).hex(),
         "slots": seeds,
     }
 
@@ -245,15 +391,15 @@ def outcomes(count: int, salt: str = "") -> dict[str, Any]:
     return {"outcomes": values, "packed": "0x" + number.to_bytes((count + 3) // 4, "little").hex()}
 
 
-def tally(leaf_count: int, panel_size: int, quorum: int) -> dict[str, Any]:
+def tally(slots: int, panel_size: int, quorum: int) -> dict[str, Any]:
     """Return votes and what they come to."""
-    votes = [outcomes(leaf_count, f"{panel_size}.{voter}") for voter in range(panel_size)]
+    votes = [outcomes(slots, f"{panel_size}.{voter}") for voter in range(panel_size)]
     # One voter in a large panel follows the crowd, so that all four results occur.
     for voter in votes[1:]:
         merged = [own if i % 3 == 0 else first for i, (own, first) in enumerate(_pairs(voter, votes[0]))]
         voter.update(_packed(merged))
     results = []
-    for index in range(leaf_count):
+    for index in range(slots):
         column = [voter["outcomes"][index] for voter in votes]
         if column.count(1) >= quorum:
             results.append(1)
@@ -264,7 +410,7 @@ def tally(leaf_count: int, panel_size: int, quorum: int) -> dict[str, Any]:
         else:
             results.append(0)
     return {
-        "leafCount": leaf_count,
+        "slots": slots,
         "quorum": quorum,
         "votes": [voter["packed"] for voter in votes],
         "result": _packed(results)["packed"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,11 @@ def test_abi_files_name_the_sources_they_came_from() -> None:
     for name in contracts.CONTRACT_NAMES:
         document = json.loads((FOLDER / "abi" / f"{name}.json").read_text(encoding="utf-8"))
         assert document["sourcesSha256"] == digest.hexdigest(), "stale: run `npm run export`"
+
+
+def test_every_test_that_the_readme_names_exists() -> None:
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:test|testFuzz|invariant)_\w+)`", readme))
+    suite = "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.t.sol"))
+    assert len(named) > 50
+    assert named <= set(re.findall(r"function (\w+)\(", suite)), "named but not there"

@@ -12,6 +12,7 @@ import uvicorn
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from coordinator.app import create_app
@@ -19,7 +20,17 @@ from coordinator.desk import Desk
 from coordinator.files import FileStore
 from coordinator.settings import Settings
 from coordinator.store import Store
-from coordinator.tables import SINGLE_ROW, CursorRow, NodeRow, PanelRow, PolicyRow, PositionRow, StepRow
+from coordinator.tables import (
+    SINGLE_ROW,
+    CursorRow,
+    NodeRow,
+    PanelRow,
+    PolicyRow,
+    PositionRow,
+    StakeRow,
+    StepRow,
+    TakenRow,
+)
 from coordinator.tick import WaitBoard
 from stannary.chain import PoolTerms
 from stannary.client import CoordinatorClient
@@ -33,7 +44,7 @@ from tests.chains import small_terms
 TOKENS = 10**18
 POOL = PoolId(7)
 START = 1_000_000
-"""Chain time at the start of each test."""
+"""Pool time at the start of each test; the chain's is the same as long as the pool never stood."""
 
 
 def account_of(name: str) -> LocalAccount:
@@ -63,7 +74,7 @@ class Office:
     folder: Path
     terms: PoolTerms = TERMS
     domain: Domain = DOMAIN
-    chain_time: int = START
+    pool_time: int = START
     server_offset_s: float = 0.0
     url: str = ""
     documents: dict[Hash, bytes] = field(default_factory=dict)
@@ -125,9 +136,9 @@ class Office:
         """Server time."""
         return time.time() + self.server_offset_s
 
-    def see(self, chain_time: int | None = None, *, is_open: bool = True) -> None:
+    def see(self, pool_time: int | None = None, *, is_open: bool = True, is_paused: bool = False) -> None:
         """Let the mirror have seen a block of this time just now."""
-        self.chain_time = chain_time or self.chain_time
+        self.pool_time = pool_time or self.pool_time
 
         def work(session: Session) -> None:
             session.merge(
@@ -136,26 +147,41 @@ class Office:
                     chain_id=31337,
                     ledger=self.domain.contract,
                     pool=POOL,
-                    block_number=self.chain_time,
+                    block_number=self.pool_time,
                     block_hash=Hash(bytes(31) + b"1"),
-                    chain_time=self.chain_time,
+                    chain_time=self.pool_time,
+                    pool_time=self.pool_time,
                     seen_at=self.now(),
                     is_open=is_open,
+                    is_paused=is_paused,
+                    trainer=self.terms.trainer,
                 )
             )
 
         self.store.write(work)
 
     def pass_seconds(self, seconds: int) -> None:
-        """Move the chain's clock and the servers'; clients go by the latter."""
+        """Move the pool's clock and the servers'; clients go by the latter."""
         self.server_offset_s += seconds
-        self.see(self.chain_time + seconds)
+        self.see(self.pool_time + seconds)
 
-    def stake(self, name: str, role: Role = Role.WORKER, tokens: int = 1000) -> Address:
-        """Give the account of a name a position."""
-        row = PositionRow(provider=address_of(name), role=int(role), active=Wei(tokens * TOKENS))
-        self.store.write(lambda session: session.merge(row) and None)
+    def stake(self, name: str, role: Role = Role.WORKER, tokens: int = 1000, *, is_late: bool = False) -> Address:
+        """Give the account of a name a position, before all steps were opened unless it is late."""
+        active = Wei(tokens * TOKENS)
+
+        def work(session: Session) -> None:
+            session.merge(PositionRow(provider=address_of(name), role=int(role), active=active))
+            if role is Role.WORKER and not is_late:
+                for step in session.scalars(select(StepRow.step)).all():
+                    session.merge(StakeRow(step=step, provider=address_of(name), active=active))
+
+        self.store.write(work)
         return address_of(name)
+
+    def take(self, name: str, slot: int, leaf_hash: Hash | None = None, step: int = 0) -> None:
+        """Let a worker have taken a slot of a step on chain."""
+        row = TakenRow(step=step, slot=slot, provider=address_of(name), leaf_hash=leaf_hash)
+        self.store.write(lambda session: session.merge(row) and None)
 
     def node(self, name: str, provider: str) -> Address:
         """Let the account of a name act for a provider."""
@@ -176,8 +202,10 @@ class Office:
         panel: tuple[str, ...] = (),
         root: Hash = ZERO_HASH,
         leaf_count: int = 0,
+        terms: PoolTerms | None = None,
     ) -> None:
-        """Let the chain have a step that was seeded at the start of the test."""
+        """Let the chain have a step that was seeded at the start of the test, under these terms or the pool's."""
+        offer = (terms or self.terms).offer
 
         def work(session: Session) -> None:
             session.merge(
@@ -186,20 +214,28 @@ class Office:
                     phase=int(phase),
                     policy_step=0,
                     slots=slots,
-                    leaf_count=leaf_count,
+                    taken=0,
                     opened_block=1,
-                    opened_at=START,
                     seed_block=2,
                     seeded_at=START if phase >= Phase.SEEDED else 0,
                     audit_block=0,
                     committed_at=0,
-                    audited_at=START if panel else 0,
-                    voted_at=0,
+                    audit_from=0,
+                    reveal_until=0,
+                    was_redrawn=False,
                     finalized_at=0,
                     seed_beacon=Hash(keccak(text=f"beacon of {step}")) if phase >= Phase.SEEDED else ZERO_HASH,
                     submission_root=root,
+                    leaf_count=leaf_count,
+                    outcomes=None,
+                    coordinator=offer.coordinator,
+                    card_hash=offer.card_hash,
+                    price_per_group=Wei(offer.price_per_group),
+                    price_per_token=Wei(offer.price_per_token),
                 )
             )
+            for position in session.scalars(select(PositionRow).where(PositionRow.role == Role.WORKER)).all():
+                session.merge(StakeRow(step=step, provider=position.provider, active=position.active))
             for place, name in enumerate(panel):
                 session.merge(PanelRow(step=step, place=place, provider=address_of(name)))
 

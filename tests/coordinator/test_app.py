@@ -77,7 +77,7 @@ def test_openapi_names_no_schema_that_it_does_not_define(office: Office) -> None
 
 def test_health_names_pool_block_and_state(office: Office) -> None:
     health = office.client().health()
-    assert (health.status, health.pool, health.block) == ("ok", POOL, office.chain_time)
+    assert (health.status, health.pool, health.block) == ("ok", POOL, office.pool_time)
     office.server_offset_s += 100
     assert office.client().health().status == "behind the chain"
 

@@ -6,12 +6,12 @@ import pytest
 from blake3 import blake3
 
 from coordinator import queries
-from coordinator.tables import CommitmentRow, StepRow
+from coordinator.tables import CaseRow, CommitmentRow, StepRow
 from stannary.errors import Refused, Unavailable
 from stannary.evidence import EvidenceFile, LeafEvidence
-from stannary.merkle import merkle_root
+from stannary.slots import submission_root
 from stannary.structs import Verdict
-from stannary.types import Hash, Outcome, Phase, Reason, Role, to_hex
+from stannary.types import CaseKind, CasePhase, Hash, Outcome, Phase, Reason, Role, Ruling, to_hex
 from stannary.wire import VerdictMessage, VerdictsIn
 from tests.coordinator.office import DOMAIN, POOL, TERMS, Office, account_of, address_of
 
@@ -39,7 +39,7 @@ def freeze(office: Office) -> CommitmentRow:
 
 @pytest.fixture
 def judged(office: Office) -> Office:
-    """An office whose step 0 has three leaves of two providers, committed, with a panel of three."""
+    """An office whose step 0 has three leaves of two providers in eight slots, committed, with a panel of three."""
     office.stake("walter")
     for name in ("vera", "victor", "vince", "zoe"):
         office.stake(name, Role.VALIDATOR)
@@ -74,13 +74,11 @@ def evidence_of(office: Office, name: str, explanation: str = "") -> EvidenceFil
 # Leaves
 
 
-def test_leaves_are_ordered_by_provider_and_slot_under_the_root(judged: Office) -> None:
+def test_leaves_are_ordered_by_slot_under_the_root(judged: Office) -> None:
     answer = judged.client().leaves(0)
     leaves = [leaf.submission.submission() for leaf in answer.leaves]
-    assert [(int(leaf.provider, 16), leaf.slot) for leaf in leaves] == sorted(
-        (int(leaf.provider, 16), leaf.slot) for leaf in leaves
-    )
-    assert to_hex(merkle_root([leaf.struct_hash() for leaf in leaves])) == answer.submission_root
+    assert [leaf.slot for leaf in leaves] == sorted(leaf.slot for leaf in leaves)
+    assert to_hex(submission_root(leaves, 8)) == answer.submission_root
     for leaf in answer.leaves:
         leaf.lease.lease().require_signer(bytes.fromhex(leaf.lease.signature[2:]), DOMAIN, TERMS.coordinator)
         signature = bytes.fromhex(leaf.submission.signature[2:])
@@ -180,6 +178,33 @@ def test_verdicts_that_are_not_one_a_leaf_in_order_are_refused(judged: Office, b
     with pytest.raises(Refused) as refused:
         judged.client("vera").post_verdicts(verdicts)
     assert refused.value.status == 422
+
+
+def test_verdicts_are_also_due_on_what_was_delivered_for_slots_taken_on_chain(judged: Office) -> None:
+    taken = Hash(b"t" * 32)
+    judged.take("wendy", slot=8)
+    judged.client("vera").post_verdicts(verdicts_of(judged, "vera"))
+    judged.take("wendy", slot=8, leaf_hash=taken)
+    verdict = Verdict(POOL, 0, taken, Outcome.ACCEPT, 0, Hash(b"r" * 32))
+    message = VerdictMessage.of(verdict, address_of("victor"), verdict.sign(account_of("victor"), DOMAIN))
+    verdicts = verdicts_of(judged, "victor")
+    with pytest.raises(Refused):
+        judged.client("victor").post_verdicts(verdicts)
+    judged.client("victor").post_verdicts(VerdictsIn(verdicts=[*verdicts.verdicts, message]))
+    found = [shown for shown in judged.client().verdicts(0).verdicts if shown.node == address_of("victor")]
+    assert found == [*verdicts.verdicts, message]
+
+
+def test_disputes_about_leaves_are_shown_with_their_step(judged: Office) -> None:
+    case = {"step": 0, "provider": address_of("wendy"), "phase": int(CasePhase.VOTING), "ruling": int(Ruling.NONE)}
+    rows = [
+        CaseRow(case_id=1, slot=3, kind=int(CaseKind.APPEAL), **case),
+        CaseRow(case_id=2, slot=0, kind=int(CaseKind.STATISTICS), **case),
+    ]
+    judged.store.write(lambda session: session.add_all(rows))
+    [shown] = judged.client().step(0).disputes
+    assert (shown.case_id, shown.slot, shown.provider) == (1, 3, address_of("wendy"))
+    assert (CaseKind(shown.kind), CasePhase(shown.phase)) == (CaseKind.APPEAL, CasePhase.VOTING)
 
 
 # Evidence

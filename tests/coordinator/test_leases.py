@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.leases import Held, Moment, Window, is_free, next_slots, obstacle, window
+from coordinator.leases import Held, Moment, Window, is_free, next_slots, obstacle, room, window
 
 UPLOAD_S = 60
 ORDER = [3, 0, 2, 1]
@@ -28,11 +28,11 @@ def test_next_slots_with_live_leases_skips_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chain_time", "server_time", "free"),
+    ("pool_time", "server_time", "free"),
     [(159, 1e9, False), (160, 59.9, False), (160, 60.0, True), (161, 61.0, True), (100, 0.0, False)],
 )
-def test_slot_is_free_only_after_both_clocks_have_passed(chain_time: int, server_time: float, free: bool) -> None:
-    assert is_free(held(), Moment(chain_time, server_time), UPLOAD_S) is free
+def test_slot_is_free_only_after_both_clocks_have_passed(pool_time: int, server_time: float, free: bool) -> None:
+    assert is_free(held(), Moment(pool_time, server_time), UPLOAD_S) is free
 
 
 def test_slot_with_a_receipt_waits_for_its_bytes_then_is_free_again() -> None:
@@ -46,7 +46,7 @@ def test_slot_with_its_bytes_is_never_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chain_time", "expected"),
+    ("pool_time", "expected"),
     [
         (1000, Window(1000, 1060)),
         (1090, Window(1090, 1120)),
@@ -56,14 +56,27 @@ def test_slot_with_its_bytes_is_never_free() -> None:
         (2000, None),
     ],
 )
-def test_window_is_cut_at_the_collect_deadline_and_never_tiny(chain_time: int, expected: Window | None) -> None:
-    assert window(Moment(chain_time, 0.0), 60, 1120) == expected
+def test_window_is_cut_at_the_collect_deadline_and_never_tiny(pool_time: int, expected: Window | None) -> None:
+    assert window(Moment(pool_time, 0.0), 60, 1120) == expected
 
 
 def test_obstacle_names_what_is_missing() -> None:
-    assert obstacle(is_open=True, stake_wei=10, min_stake_wei=10) is None
-    assert "open" in (obstacle(is_open=False, stake_wei=10, min_stake_wei=10) or "")
-    assert "at least 10 wei" in (obstacle(is_open=True, stake_wei=9, min_stake_wei=10) or "")
+    assert obstacle(is_open=True, is_paused=False, stake_wei=10, min_stake_wei=10) is None
+    assert "open" in (obstacle(is_open=False, is_paused=False, stake_wei=10, min_stake_wei=10) or "")
+    assert "clock" in (obstacle(is_open=True, is_paused=True, stake_wei=10, min_stake_wei=10) or "")
+    assert "at least 10 wei" in (obstacle(is_open=True, is_paused=False, stake_wei=9, min_stake_wei=10) or "")
+
+
+@pytest.mark.parametrize(
+    ("cap", "promised", "price", "expected"),
+    [(100, 0, 30, 3), (100, 70, 30, 1), (100, 71, 30, 0), (100, 101, 30, 0), (90, 0, 30, 3), (0, 0, 30, 0)],
+)
+def test_room_is_the_whole_slots_that_the_cap_still_pays(cap: int, promised: int, price: int, expected: int) -> None:
+    assert room(cap, promised, price) == expected
+
+
+def test_room_where_nothing_is_paid_is_endless() -> None:
+    assert room(0, 0, 0) > 1 << 31
 
 
 @dataclass(slots=True)
@@ -80,11 +93,11 @@ class Book:
 def test_leases_of_one_slot_never_overlap_whatever_the_clocks_do(
     events: list[tuple[int, float, int, bool]],
 ) -> None:
-    book, chain_time, server_time = Book(), 0, 0.0
-    for chain_passed, server_passed, count, delivers in events:
-        chain_time += chain_passed
+    book, pool_time, server_time = Book(), 0, 0.0
+    for pool_passed, server_passed, count, delivers in events:
+        pool_time += pool_passed
         server_time += server_passed
-        now = Moment(chain_time, server_time)
+        now = Moment(pool_time, server_time)
         granted = window(now, 60, 600)
         if granted is None:
             continue
@@ -97,7 +110,7 @@ def test_leases_of_one_slot_never_overlap_whatever_the_clocks_do(
                 len(book.windows[slot]) - 1,
                 granted.valid_until,
                 server_time + 60,
-                chain_time if delivers else None,
+                pool_time if delivers else None,
                 delivers,
             )
     for slot, lease in book.newest.items():

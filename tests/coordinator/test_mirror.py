@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,11 +12,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import DeclarativeBase
 
 from coordinator import queries
+from coordinator.event_rows import history_of
 from coordinator.mirror import Mirror, Reorganised, check_identity
 from coordinator.store import Store
 from coordinator.tables import (
     SINGLE_ROW,
     BlockRow,
+    CaseRow,
     CursorRow,
     EventRow,
     LeaseRow,
@@ -24,23 +26,29 @@ from coordinator.tables import (
     PanelRow,
     PolicyRow,
     PositionRow,
+    StakeRow,
     StaleRow,
     StepRow,
+    TakenRow,
     VoteRow,
 )
-from stannary.chain import Chain, NodeRefused
+from stannary.chain import Chain, LeafOpening, NodeRefused
 from stannary.errors import SettingsError, Unreachable
-from stannary.types import Hash, Outcome, Phase, PoolId, Role
+from stannary.slots import taken_lease_hash
+from stannary.structs import Submission
+from stannary.types import Address, CaseKind, CasePhase, Hash, Outcome, Phase, PoolId, Role
 from stannary.verdict import pack_outcomes
-from tests.chains import TOKENS, Devnet
+from tests.chains import ROOT, TOKENS, Devnet
 
 R = TypeVar("R", bound=DeclarativeBase)
 NOW = 5_000.0
+VALIDATORS = ("vera", "victor", "vince", "zoe")
+EVENTS = sorted([*["Allocated"] * 5, "PolicyPublished", "StepOpened"])
 
 
 @dataclass(slots=True)
 class World:
-    """A pool with a worker and three validators, and the mirror of it."""
+    """A pool with a worker and four validators, and the mirror of it."""
 
     devnet: Devnet
     store: Store
@@ -73,13 +81,18 @@ class World:
         self.devnet.mine(2)
         self.devnet.chain.submission_ledger.seal_seed_beacon(self.devnet.sender("trainer"), self.pool, 0)
 
+    def leaf(self, slot: int) -> Submission:
+        """Return a leaf of the worker in step 0."""
+        wendy = self.devnet.sender("wendy").address
+        return Submission(self.pool, 0, slot, wendy, wendy, 9, Hash(bytes([slot + 1]) * 32), Hash(b"l" * 32))
+
 
 @pytest.fixture
 def world(devnet: Devnet, tmp_path: Path) -> Iterator[World]:
     """A world whose mirror has not run yet."""
     pool = devnet.pool()
     devnet.stake("wendy", pool, Role.WORKER, 1000)
-    for name in ("vera", "victor", "vince"):
+    for name in VALIDATORS:
         devnet.stake(name, pool, Role.VALIDATOR, 500)
     store = Store(f"sqlite:///{tmp_path / 'mirror.sqlite'}")
     store.upgrade()
@@ -93,19 +106,23 @@ def test_mirror_copies_positions_nodes_policies_and_steps(world: World) -> None:
     head = world.mirror().advance()
     cursor = world.row(CursorRow, SINGLE_ROW)
     assert (cursor.block_number, cursor.block_hash, cursor.chain_time) == (head.number, head.hash, head.timestamp)
-    assert cursor.is_open
-    assert cursor.seen_at == NOW
+    assert (cursor.is_open, cursor.is_paused, cursor.pool_time) == (True, False, head.timestamp)
+    assert (cursor.seen_at, cursor.trainer) == (NOW, world.devnet.sender("trainer").address)
     wendy = world.devnet.sender("wendy").address
     assert world.row(PositionRow, (wendy, int(Role.WORKER))).active == 1000 * TOKENS
-    assert sum(row.role == Role.VALIDATOR for row in world.rows(PositionRow)) == 3
+    assert sum(row.role == Role.VALIDATOR for row in world.rows(PositionRow)) == 4
     assert world.row(NodeRow, nora.address).provider == wendy
     assert world.row(PolicyRow, 0).policy_root == b"p" * 32
     step = world.row(StepRow, 0)
     assert (step.phase, step.slots, step.policy_step) == (Phase.OPEN, 4, 0)
+    terms = world.devnet.terms()
+    assert (step.coordinator, step.card_hash) == (terms.coordinator, terms.card_hash)
+    assert (step.price_per_group, step.price_per_token) == (terms.price_per_group, terms.price_per_token)
+    assert world.row(StakeRow, (0, wendy)).active == 1000 * TOKENS
     assert world.rows(StaleRow) == []
 
 
-def test_mirror_follows_a_step_to_its_votes(world: World) -> None:
+def test_mirror_follows_a_step_to_its_outcomes(world: World) -> None:
     devnet, ledger, pool = world.devnet, world.devnet.chain.submission_ledger, world.pool
     mirror = world.mirror()
     world.publish_and_open()
@@ -113,17 +130,160 @@ def test_mirror_follows_a_step_to_its_votes(world: World) -> None:
     world.seal_seed()
     mirror.advance()
     assert world.row(StepRow, 0).seed_beacon == ledger.step_of(pool, 0).seed_beacon
-    ledger.commit_root(devnet.sender("coordinator"), pool, 0, Hash(b"r" * 32), 3, Hash(b"t" * 32))
+    leaves = [world.leaf(slot) for slot in (0, 2, 3)]
+    devnet.commit(pool, leaves)
+    panel = devnet.draw(pool)
+    mirror.advance()
+    assert world.row(StepRow, 0).leaf_count == 3
+    assert [row.provider for row in world.rows(PanelRow)] == devnet.chain.voting_panel.panel_of(pool, 0)
+    votes = [Outcome.ACCEPT, Outcome.ABSTAIN, Outcome.FAULT, Outcome.REJECT]
+    devnet.vote(pool, {panel[0]: votes, panel[1]: votes})
+    mirror.advance()
+    vote = world.row(VoteRow, (0, devnet.sender(panel[0]).address))
+    assert (vote.outcomes, vote.verdict_root, vote.evidence_root) == (pack_outcomes(votes), ROOT, ROOT)
+    assert len(world.rows(VoteRow)) == 2
+    step = world.row(StepRow, 0)
+    assert step.reveal_until == devnet.chain.voting_panel.panel_times_of(pool, 0).reveal_until
+    assert step.outcomes is None
+    history = devnet.finalize(pool)
+    mirror.advance()
+    assert world.store.read(lambda session: history_of(session, pool, 0)) == history
+    assert history.finalized is not None
+    opening = LeafOpening.of(leaves, 4, 2)
+    devnet.chain.voting_panel.slash_leaf(devnet.sender("trainer"), pool, 0, opening, history.finalized.outcomes)
+    mirror.advance()
+    step = world.row(StepRow, 0)
+    assert (step.phase, step.outcomes) == (Phase.FINALIZED, pack_outcomes(votes))
+    assert world.store.read(lambda session: queries.slots_of_events(session, 0, "LeafSlashed")) == {2}
+
+
+def test_mirror_follows_a_redrawn_panel(world: World) -> None:
+    devnet, pool, voting = world.devnet, world.pool, world.devnet.chain.voting_panel
+    mirror = world.mirror()
+    for name in ("max", "mia"):
+        devnet.stake(name, pool, Role.VALIDATOR, 500)
+    world.publish_and_open(1)
+    world.seal_seed()
+    devnet.commit(pool, [world.leaf(0)])
+    panel = devnet.draw(pool)
+    devnet.vote(pool, {panel[0]: [Outcome.ACCEPT]})
+    devnet.wait_until(pool, voting.panel_times_of(pool, 0).reveal_until)
+    mirror.advance()
+    assert not world.row(StepRow, 0).was_redrawn
+    voting.redraw_panel(devnet.sender("trainer"), pool, 0)
+    mirror.advance()
+    assert world.row(StepRow, 0).was_redrawn
+    assert [row.provider for row in world.rows(PanelRow)] == voting.panel_of(pool, 0)
+    assert [row.provider for row in world.rows(VoteRow)] == [devnet.sender(panel[0]).address]
+
+
+def test_mirror_sees_a_slot_taken_on_chain_and_its_delivery(devnet: Devnet, tmp_path: Path) -> None:
+    pool = devnet.pool(reserved_slots=2, take_seconds=30)
+    wendy = devnet.stake("wendy", pool, Role.WORKER, 1000)
+    devnet.judges(pool)
+    devnet.open_step(pool, slots=1)
+    chain, ledger = devnet.chain, devnet.chain.submission_ledger
+    store = Store(f"sqlite:///{tmp_path / 'mirror.sqlite'}")
+    store.upgrade()
+    world = World(devnet, store, pool)
+    try:
+        chain.token.require_allowance(wendy, chain.deployment.payout_vault, devnet.terms().slot_price)
+        slot = ledger.take_slot(wendy, pool, 0)
+        world.mirror().advance()
+        assert (world.row(TakenRow, (0, 1)).provider, world.row(TakenRow, (0, 1)).leaf_hash) == (wendy.address, None)
+        taken = ledger.taken_slot_of(pool, 0, slot)
+        assert taken is not None
+        assert world.row(StepRow, 0).audit_from == taken.taken_at + devnet.terms().lease_seconds
+        devnet.mine(2)
+        ledger.seal_taken_slot(wendy, pool, 0, slot)
+        lease = taken_lease_hash(chain.ledger_domain, pool, 0, slot, wendy.address)
+        leaf = Submission(pool, 0, slot, wendy.address, wendy.address, 9, ROOT, lease)
+        signature = leaf.sign(devnet.account("wendy"), chain.ledger_domain)
+        ledger.deliver_taken(wendy, pool, 0, leaf, signature, "http://wendy.example")
+        world.mirror().advance()
+        assert world.row(TakenRow, (0, 1)).leaf_hash == leaf.struct_hash()
+        step = world.row(StepRow, 0)
+        assert (step.taken, step.audit_from) == (1, step.seeded_at + 30)
+    finally:
+        store.close()
+
+
+def _play_a_dispute(devnet: Devnet, pool: PoolId) -> int:
+    """Let an accepted leaf of step 0 be challenged, and return the case's number."""
+    chain, court = devnet.chain, devnet.chain.dispute_court
+    devnet.open_step(pool, slots=1)
+    worker = devnet.sender("wendy").address
+    leaves = [Submission(pool, 0, 0, worker, worker, 9, ROOT, ROOT)]
+    devnet.commit(pool, leaves)
+    devnet.vote(pool, {name: [Outcome.ACCEPT] for name in devnet.draw(pool)})
+    challenger, history = devnet.sender("challenger"), chain.step_history(pool, 0)
+    chain.token.require_allowance(challenger, chain.deployment.payout_vault, court.bond_of(pool))
+    opening = LeafOpening.of(leaves, 1, 0)
+    return court.challenge(challenger, pool, 0, opening, history.votes_by_seat(), ROOT, "http://challenger.example")
+
+
+def test_mirror_sees_a_dispute_and_leaves_those_of_other_pools_alone(world: World) -> None:
+    devnet, court = world.devnet, world.devnet.chain.dispute_court
+    other = devnet.pool()
+    devnet.stake("wendy", other, Role.WORKER)
+    devnet.judges(other)
+    foreign, own = _play_a_dispute(devnet, other), _play_a_dispute(devnet, world.pool)
     devnet.mine(2)
-    ledger.seal_audit_beacon(devnet.sender("trainer"), pool, 0)
+    court.draw_jury(devnet.sender("challenger"), foreign)
+    world.mirror().advance()
+    [case] = world.rows(CaseRow)
+    assert (case.case_id, case.step, case.slot) == (own, 0, 0)
+    assert (case.kind, case.phase) == (CaseKind.CHALLENGE, CasePhase.OPENED)
+    court.draw_jury(devnet.sender("challenger"), own)
+    world.mirror().advance()
+    assert world.row(CaseRow, own).phase == CasePhase.VOTING
+    assert world.store.read(lambda session: queries.slots_of_events(session, 0, "SlotHeld")) == {0}
+
+
+def test_mirror_goes_by_the_pools_clock_and_its_offer_in_force(devnet: Devnet, tmp_path: Path) -> None:
+    guards = {name: devnet.sender(name).address for name in ("pauser", "unpauser")}
+    pool, registry = devnet.pool(**guards), devnet.chain.pool_registry
+    store = Store(f"sqlite:///{tmp_path / 'mirror.sqlite'}")
+    store.upgrade()
+    world = World(devnet, store, pool)
+    mirror = world.mirror()
+    try:
+        registry.pause(devnet.sender("pauser"), pool)
+        devnet.advance(300)
+        mirror.advance()
+        stood = world.row(CursorRow, SINGLE_ROW)
+        assert (stood.is_paused, stood.pool_time) == (True, registry.clock_of(pool, devnet.chain.frozen()))
+        registry.unpause(devnet.sender("unpauser"), pool)
+        trainer = devnet.sender("next trainer").address
+        registry.announce_offer(devnet.sender("owner"), pool, replace(devnet.terms().offer, trainer=trainer))
+        head = mirror.advance()
+        cursor = world.row(CursorRow, SINGLE_ROW)
+        assert (cursor.is_paused, cursor.trainer) == (False, devnet.sender("trainer").address)
+        assert head.timestamp - cursor.pool_time >= 300
+        devnet.advance(devnet.terms().notice_seconds)
+        mirror.advance()
+        assert world.row(CursorRow, SINGLE_ROW).trainer == trainer
+    finally:
+        store.close()
+
+
+def test_mirror_sees_a_provider_handed_to_another_key(world: World) -> None:
+    manager, wendy, mirror = world.devnet.chain.stake_manager, world.devnet.sender("wendy"), world.mirror()
+
+    def acts_for(address: Address) -> Address | None:
+        return world.store.read(lambda session: queries.provider_of(session, address))
+
+    keys = [world.devnet.sender(name) for name in ("second key", "third key")]
     mirror.advance()
-    assert [row.provider for row in world.rows(PanelRow)] == ledger.panel_of(pool, 0)
-    packed = pack_outcomes([Outcome.ACCEPT, Outcome.FAULT, Outcome.REJECT])
-    ledger.vote(devnet.sender("vera"), pool, 0, packed, Hash(b"v" * 32), Hash(b"e" * 32))
+    assert acts_for(wendy.address) == wendy.address
+    manager.offer_controller(wendy, keys[0].address)
+    manager.accept_controller(keys[0], wendy.address)
     mirror.advance()
-    vote = world.row(VoteRow, (0, devnet.sender("vera").address))
-    assert (vote.outcomes, vote.verdict_root, vote.evidence_root) == (packed, b"v" * 32, b"e" * 32)
-    assert len(world.rows(VoteRow)) == 1
+    assert (acts_for(wendy.address), acts_for(keys[0].address)) == (None, wendy.address)
+    manager.offer_controller(keys[0], keys[1].address)
+    manager.accept_controller(keys[1], wendy.address)
+    mirror.advance()
+    assert (acts_for(keys[0].address), acts_for(keys[1].address)) == (None, wendy.address)
 
 
 def test_mirror_sees_stake_leave_at_once(world: World) -> None:
@@ -164,9 +324,7 @@ def test_mirror_in_chunks_of_any_size_holds_each_event_once(world: World, blocks
     head = mirror.advance()
     mirror.advance()
     world.mirror(blocks_per_read=blocks_per_read).advance()
-    names = [row.name for row in world.rows(EventRow)]
-    expected = ["PoolCreated", *["Allocated"] * 4, "PolicyPublished", "StepOpened"]
-    assert sorted(names) == sorted(expected)
+    assert sorted(row.name for row in world.rows(EventRow)) == EVENTS
     assert all(world.devnet.chain.block(row.block_number).hash == row.block_hash for row in world.rows(EventRow))
     assert world.row(CursorRow, SINGLE_ROW).block_hash == head.hash
 
@@ -242,14 +400,14 @@ class Moody(Chain):
 
     asked = 0
 
-    def logs(self, addresses: Any, from_block: int, to_block: int) -> list[Any]:
+    def logs(self, addresses: Any, from_block: int, to_block: int, topics: Any = ()) -> list[Any]:
         """Answer, or refuse."""
         self.asked += 1
         if to_block - from_block >= 4:
             raise NodeRefused("eth_getLogs: range too large")
         if self.asked % 4 == 0:
             raise Unreachable("429")
-        return super().logs(addresses, from_block, to_block)
+        return super().logs(addresses, from_block, to_block, topics)
 
 
 def test_mirror_behind_a_moody_node_misses_nothing(world: World) -> None:
@@ -264,8 +422,7 @@ def test_mirror_behind_a_moody_node_misses_nothing(world: World) -> None:
         except Unreachable:
             failures += 1
     assert failures > 0
-    names = sorted(row.name for row in world.rows(EventRow))
-    assert names == sorted(["PoolCreated", *["Allocated"] * 4, "PolicyPublished", "StepOpened"])
+    assert sorted(row.name for row in world.rows(EventRow)) == EVENTS
     assert world.row(StepRow, 0).phase == Phase.OPEN
 
 

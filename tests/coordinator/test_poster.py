@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.poster import Action, Deed, StepFacts, plan
-from stannary.chain import Block
-from stannary.types import Hash, Phase
+from stannary.types import Phase
 from tests.coordinator.office import TERMS
 
 SEEDED_AT = 1000
@@ -21,16 +20,19 @@ FACTS = StepFacts(
     seed_block=50,
     seeded_at=SEEDED_AT,
     audit_block=60,
-    audited_at=2000,
-    voted_at=0,
+    audit_from=1500,
+    reveal_until=2000,
+    revealed=3,
+    was_redrawn=False,
     uploaded=0,
     awaited=0,
+    is_ours=True,
     is_first_unsettled=True,
 )
 
 
-def decide(timestamp: int = SEEDED_AT, number: int = 100, **changes: object) -> object:
-    decided = plan(replace(FACTS, **changes), Block(number, Hash(bytes(32)), timestamp), TERMS)  # type: ignore[arg-type]
+def decide(now: int = SEEDED_AT, number: int = 100, **changes: object) -> object:
+    decided = plan(replace(FACTS, **changes), number, now, TERMS)  # type: ignore[arg-type]
     assert not (decided.actions and decided.waiting)
     return [action.deed for action in decided.actions] or decided.waiting
 
@@ -41,14 +43,24 @@ def test_seed_beacon_is_sealed_once_its_block_is_past(number: int, is_due: bool)
     assert found == ([Deed.SEAL_SEED] if is_due else "step 3: block 51 for the seed beacon")
 
 
-@pytest.mark.parametrize(("number", "is_due"), [(60, False), (61, True)])
-def test_audit_beacon_is_sealed_once_its_block_is_past(number: int, is_due: bool) -> None:
-    found = decide(number=number, phase=Phase.COMMITTED)
-    assert found == ([Deed.SEAL_AUDIT] if is_due else "step 3: block 61 for the audit beacon")
+@pytest.mark.parametrize(
+    ("now", "number", "audit_block", "expected"),
+    [
+        (1500, 60, 60, "step 3: block 61 for the audit beacon"),
+        (1500, 61, 60, [Deed.SEAL_AUDIT]),
+        (1499, 61, 60, "step 3: the slots taken on chain"),
+        (1499, 61, 0, "step 3: the slots taken on chain"),
+        (1500, 61, 0, [Deed.SEAL_AUDIT]),
+    ],
+)
+def test_audit_beacon_is_sealed_once_its_block_is_past_and_no_slot_can_be_taken(
+    now: int, number: int, audit_block: int, expected: object
+) -> None:
+    assert decide(now, number, phase=Phase.COMMITTED, audit_block=audit_block) == expected
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "uploaded", "awaited", "expected"),
+    ("now", "uploaded", "awaited", "expected"),
     [
         (SEEDED_AT, 8, 0, [Deed.COMMIT]),
         (SEEDED_AT, 7, 0, "step 3: 1 of 8 groups"),
@@ -57,37 +69,44 @@ def test_audit_beacon_is_sealed_once_its_block_is_past(number: int, is_due: bool
         (DEADLINE, 7, 1, "step 3: the bytes of 1 receipted groups"),
         (DEADLINE + TERMS.lease_seconds // 2, 7, 1, [Deed.COMMIT]),
         (DEADLINE, 0, 0, "step 3: its deadline, no group has come"),
-        (LAST, 1, 0, [Deed.COMMIT]),
-        (LAST, 0, 0, "step 3: its deadline, no group has come"),
-        (LAST + 1, 0, 0, [Deed.CANCEL]),
-        (LAST + 1, 8, 0, [Deed.CANCEL]),
+        (LAST - 1, 1, 0, [Deed.COMMIT]),
+        (LAST - 1, 0, 0, "step 3: its deadline, no group has come"),
+        (LAST, 0, 0, [Deed.CANCEL]),
+        (LAST, 8, 0, [Deed.CANCEL]),
     ],
 )
 def test_root_is_committed_when_all_is_there_or_time_is_up(
-    timestamp: int, uploaded: int, awaited: int, expected: object
+    now: int, uploaded: int, awaited: int, expected: object
 ) -> None:
-    assert decide(timestamp, uploaded=uploaded, awaited=awaited) == expected
+    assert decide(now, uploaded=uploaded, awaited=awaited) == expected
+
+
+def test_root_of_anothers_step_is_left_to_its_coordinator_but_a_lapsed_step_is_cancelled() -> None:
+    assert decide(DEADLINE, uploaded=8, is_ours=False) == "step 3: its own coordinator"
+    assert decide(LAST, is_ours=False) == [Deed.CANCEL]
 
 
 def test_lapsed_step_waits_for_earlier_ones_to_settle() -> None:
-    assert decide(LAST + 1, is_first_unsettled=False) == "step 3: earlier steps to settle"
+    assert decide(LAST, is_first_unsettled=False) == "step 3: earlier steps to settle"
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "voted_at", "expected"),
+    ("now", "revealed", "was_redrawn", "expected"),
     [
-        (2000, 0, "step 3: the panel's votes"),
-        (2059, 0, "step 3: the panel's votes"),
-        (2060, 0, "step 3: the end of its challenge time"),
-        (2089, 0, "step 3: the end of its challenge time"),
-        (2090, 0, [Deed.FINALIZE]),
-        (2010, 2010, "step 3: the end of its challenge time"),
-        (2039, 2010, "step 3: the end of its challenge time"),
-        (2040, 2010, [Deed.FINALIZE]),
+        (1999, 0, False, "step 3: the panel's votes"),
+        (2000, 0, False, [Deed.REDRAW]),
+        (2000, TERMS.quorum - 1, False, [Deed.REDRAW]),
+        (2000, TERMS.quorum, False, "step 3: the end of its challenge time"),
+        (2000, 0, True, "step 3: the end of its challenge time"),
+        (2029, 3, False, "step 3: the end of its challenge time"),
+        (2030, 3, False, [Deed.FINALIZE]),
+        (2030, 0, True, [Deed.FINALIZE]),
     ],
 )
-def test_step_is_finalized_after_votes_and_challenge_time(timestamp: int, voted_at: int, expected: object) -> None:
-    assert decide(timestamp, phase=Phase.AUDITED, voted_at=voted_at) == expected
+def test_panel_is_redrawn_once_and_the_step_finalized_after_votes_and_challenge_time(
+    now: int, revealed: int, was_redrawn: bool, expected: object
+) -> None:
+    assert decide(now, phase=Phase.AUDITED, revealed=revealed, was_redrawn=was_redrawn) == expected
 
 
 def test_step_is_not_finalized_before_earlier_ones() -> None:
@@ -97,11 +116,11 @@ def test_step_is_not_finalized_before_earlier_ones() -> None:
 
 def test_faults_of_a_finalized_step_are_slashed_one_by_one() -> None:
     facts = replace(FACTS, phase=Phase.FINALIZED, unslashed_faults=(1, 4))
-    decided = plan(facts, Block(100, Hash(bytes(32)), 9999), TERMS)
+    decided = plan(facts, 100, 9999, TERMS)
     assert decided.actions == (Action(Deed.SLASH, 3, 1), Action(Deed.SLASH, 3, 4))
     assert [str(action) for action in decided.actions] == [
-        "step 3, leaf 1: slash a leaf",
-        "step 3, leaf 4: slash a leaf",
+        "step 3, slot 1: slash a leaf",
+        "step 3, slot 4: slash a leaf",
     ]
 
 

@@ -21,7 +21,6 @@ from stannary.errors import NetworkError, Refused, Unavailable
 from stannary.rollout import content_hash
 from stannary.structs import Submission, Verdict
 from stannary.types import Hash, Outcome, Phase, Role
-from stannary.verdict import pack_outcomes
 from stannary.wire import LeafOut, LeaseMessage, SubmissionIn, SubmissionMessage, VerdictMessage, VerdictsIn
 from tests.chains import TOKENS, Devnet
 
@@ -89,7 +88,7 @@ def eventually(look: Callable[[], T | None], what: str) -> T:
 
 @pytest.fixture
 def running(devnet: Devnet, tmp_path: Path) -> Iterator[Running]:
-    """A coordinator that serves a pool with a worker `wendy` and validators `vera`, `victor`, `vince`."""
+    """A coordinator that serves a pool with a worker `wendy` and four validators."""
     card, environment = {"format": "a card"}, {"name": "an environment"}
     documents = []
     for name, document in (("card", card), ("environment", environment)):
@@ -100,7 +99,7 @@ def running(devnet: Devnet, tmp_path: Path) -> Iterator[Running]:
         card_hash=document_hash(card), environment_hash=document_hash(environment), challenge_seconds=1, max_slots=4
     )
     devnet.stake("wendy", pool, Role.WORKER)
-    for validator in ("vera", "victor", "vince"):
+    for validator in ("vera", "victor", "vince", "zoe"):
         devnet.stake(validator, pool, Role.VALIDATOR)
     keystore, password = tmp_path / "coordinator.json", tmp_path / "password"
     wallet.import_key(keystore, devnet.account("coordinator").key.hex(), PASSWORD, kdf_cost=1024)
@@ -167,7 +166,8 @@ def test_coordinator_one_step_is_leased_committed_judged_and_finalized(running: 
 
     leaves = eventually(lambda: leaves_of(reader), "leaves")
     outcomes = [Outcome.ACCEPT, Outcome.FAULT]
-    for name in ("vera", "victor", "vince"):
+    panel = [devnet.name_of(member) for member in devnet.chain.voting_panel.panel_of(pool, 0)]
+    for name in panel:
         verdicts = []
         account = devnet.account(name)
         for committed, outcome in zip(leaves, outcomes, strict=True):
@@ -177,18 +177,47 @@ def test_coordinator_one_step_is_leased_committed_judged_and_finalized(running: 
         client = running.client(name)
         eventually(lambda: is_taken(client, VerdictsIn(verdicts=verdicts)), "verdicts taken")  # noqa: B023
         client.post_verdicts(VerdictsIn(verdicts=verdicts))
-        ledger.vote(devnet.sender(name), pool, 0, pack_outcomes(outcomes), Hash(b"v" * 32), Hash(b"e" * 32))
+    devnet.vote(pool, dict.fromkeys(panel, outcomes))
     assert len(reader.verdicts(0).verdicts) == 6
 
     devnet.advance(40)
     eventually(lambda: phase_of(running, 0) is Phase.FINALIZED, "finalized step")
     faulted = leaves[1].submission.submission()
-    stakes = devnet.chain.stake_manager
+    terms, vault, stakes = (
+        devnet.chain.pool_registry.terms_of(pool),
+        devnet.chain.payout_vault,
+        devnet.chain.stake_manager,
+    )
+    assert vault.earnings_of(pool, devnet.address(wendy)).earned == terms.payout(5)
+    assert vault.earnings_of(pool, terms.coordinator).earned == 2 * terms.seal_fee
     eventually(lambda: stakes.active_stake_of(pool, Role.WORKER, faulted.provider) == 900 * TOKENS, "slash of a tenth")
     eventually(lambda: reader.step(0).phase == Phase.FINALIZED, "step in the mirror")
     shown = reader.step(0)
     assert (shown.leased, shown.received, shown.uploaded, shown.leaf_count) == (2, 2, 2, 2)
     assert reader.document(devnet.chain.pool_registry.terms_of(pool).card_hash) == {"format": "a card"}
+
+
+def test_coordinator_redraws_a_panel_that_stays_silent_and_finalizes_what_nobody_judged(running: Running) -> None:
+    devnet, pool, chain = running.devnet, running.pool, running.devnet.chain
+    worker = running.client("wendy")
+    chain.submission_ledger.publish_policy(devnet.sender("trainer"), pool, 0, Hash(b"p" * 32), Hash(bytes(32)))
+    chain.submission_ledger.open_step(devnet.sender("trainer"), pool, 0, 0, 1)
+    devnet.mine(2)
+    message = eventually(lambda: worker.lease(1).leases, "a lease")[0]
+    lease, data = message.lease(), b"a group"
+    leaf = Submission(pool, 0, 0, lease.provider, lease.node, 5, content_hash(data), lease.struct_hash())
+    signed = SubmissionMessage.of(leaf, leaf.sign(devnet.account("wendy"), chain.ledger_domain))
+    worker.submit(SubmissionIn(submission=signed, lease=LeaseMessage(**message.model_dump())))
+    worker.upload_submission(data)
+    eventually(lambda: phase_of(running, 0) is Phase.COMMITTED, "root on chain")
+    devnet.mine(2)
+    eventually(lambda: phase_of(running, 0) is Phase.AUDITED, "panel")
+    terms, voting = chain.pool_registry.terms_of(pool), chain.voting_panel
+    devnet.advance(terms.vote_seconds + terms.reveal_seconds + 1)
+    eventually(lambda: voting.panel_times_of(pool, 0).was_redrawn, "another panel")
+    devnet.advance(terms.vote_seconds + terms.reveal_seconds + terms.challenge_seconds + 1)
+    eventually(lambda: phase_of(running, 0) is Phase.FINALIZED, "finalized step")
+    assert chain.step_history(pool, 0).outcomes() == [Outcome.ABSTAIN]
 
 
 def test_coordinator_sigterm_ends_cleanly_with_exit_code_0(running: Running) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from stannary.rollout import MAX_SUBMISSION_BYTES, content_hash
 from stannary.seeds import StepSeeds
 from stannary.types import Hash, Phase, Role, to_hex
 from stannary.wire import LeasesIn
-from tests.coordinator.office import DOMAIN, POOL, TERMS, Office, address_of
+from tests.coordinator.office import DOMAIN, POOL, TERMS, TOKENS, Office, address_of
 
 
 def beacon_order(office: Office, step: int = 0, slots: int = 8) -> list[int]:
@@ -42,7 +43,7 @@ def test_leases_are_signed_complete_and_in_the_beacons_order(office: Office) -> 
     lease = leases[0].lease()
     assert (lease.pool, lease.step, lease.policy_step) == (POOL, 0, 0)
     assert (lease.provider, lease.node) == (address_of("wendy"), address_of("wendy"))
-    assert (lease.valid_from, lease.valid_until) == (office.chain_time, office.chain_time + TERMS.lease_seconds)
+    assert (lease.valid_from, lease.valid_until) == (office.pool_time, office.pool_time + TERMS.lease_seconds)
     assert (lease.max_units, lease.card_hash, lease.protocol_version) == (TERMS.max_units, TERMS.card_hash, 1)
 
 
@@ -92,6 +93,70 @@ def test_lease_in_a_closed_pool_is_not_given(office: Office) -> None:
     assert office.client("wendy").lease(1).waiting == "the pool to be open"
 
 
+def test_lease_while_the_pools_clock_stands_is_not_given(office: Office) -> None:
+    office.see(is_paused=True)
+    assert office.client("wendy").lease(1).waiting == "the pool's clock to run again"
+    office.see()
+    assert office.client("wendy").lease(1).leases
+
+
+def test_lease_that_was_given_lasts_as_long_as_the_pools_clock_stands(office: Office) -> None:
+    lease = office.client("wendy").lease(1).leases[0]
+    office.server_offset_s += 10_000
+    office.see()
+    receipt = office.client("wendy").submit(office.submit("wendy", lease, b"group"))
+    assert receipt.received_at == office.pool_time
+
+
+def test_lease_of_a_suspended_provider_is_not_given(office: Office) -> None:
+    office.stake("wendy", tokens=0)
+    assert "active now: 0" in (office.client("wendy").lease(1).waiting or "")
+
+
+def test_lease_to_who_had_no_stake_when_the_step_was_opened_is_not_given(office: Office) -> None:
+    office.stake("walter", is_late=True)
+    assert office.client("walter").lease(1).waiting == "a step opened after more stake: step 0 can pay no more"
+    office.step(1)
+    assert office.client("walter").lease(1).leases[0].step == 1
+
+
+def test_leases_end_where_one_step_can_pay_a_provider_no_more(office: Office) -> None:
+    dear = replace(
+        TERMS, price_per_group=200 * TOKENS, price_per_token=TOKENS
+    )  # a slot costs up to 328, the cap is 1000
+    office.step(terms=dear)
+    client = office.client("wendy")
+    leases = client.lease(8).leases
+    assert len(leases) == 3
+    client.submit(office.submit("wendy", leases[0], b"short", units=28))  # 228 in place of 328
+    assert len(client.lease(8).leases) == 2
+    client.submit(office.submit("wendy", leases[1], b"shorter", units=1))  # 201, and 328 are still open: 243 are left
+    assert [lease.slot for lease in client.lease(8).leases] == [leases[2].slot]
+    client.submit(office.submit("wendy", leases[2], b"shortest", units=1))  # 630 in all: one more fits
+    assert len(client.lease(8).leases) == 1
+
+
+def test_lease_that_lapsed_makes_room_for_another(office: Office) -> None:
+    office.step(slots=4, terms=replace(TERMS, price_per_group=900 * TOKENS))
+    client = office.client("wendy")
+    assert len(client.lease(8).leases) == 1
+    office.pass_seconds(TERMS.lease_seconds)
+    assert len(client.lease(8).leases) == 1
+
+
+def test_slot_taken_on_chain_counts_towards_what_a_step_can_pay(office: Office) -> None:
+    office.step(terms=replace(TERMS, price_per_group=400 * TOKENS))
+    office.take("wendy", slot=8)
+    assert len(office.client("wendy").lease(8).leases) == 1
+
+
+def test_leases_carry_the_card_of_the_steps_own_offer_and_none_is_given_for_anothers(office: Office) -> None:
+    office.step(0, terms=replace(TERMS, coordinator=address_of("next coordinator")))
+    office.step(1, terms=replace(TERMS, card_hash=Hash(b"c" * 32)))
+    leases = office.client("wendy").lease(8).leases
+    assert {(lease.step, lease.card_hash) for lease in leases} == {(1, to_hex(b"c" * 32))}
+
+
 def test_lease_while_the_chain_is_out_of_sight_is_refused(office: Office) -> None:
     office.server_offset_s += 61
     answer = office.send("wendy", "POST", "/v1/leases", LeasesIn(count=1).model_dump_json().encode())
@@ -119,11 +184,11 @@ def test_lease_is_not_reissued_by_the_servers_clock_alone(office: Office) -> Non
     assert office.client("walter").lease(1).leases == []
 
 
-def test_lease_is_not_reissued_by_chain_time_alone(office: Office) -> None:
+def test_lease_is_not_reissued_by_pool_time_alone(office: Office) -> None:
     office.stake("walter")
     office.step(0, slots=1)
     office.client("wendy").lease(1)
-    office.see(office.chain_time + TERMS.lease_seconds)
+    office.see(office.pool_time + TERMS.lease_seconds)
     assert office.client("walter").lease(1).leases == []
 
 
@@ -190,7 +255,7 @@ def test_submission_gets_a_receipt_and_the_same_again_the_same_receipt(office: O
     lease = office.client("wendy").lease(1).leases[0]
     submission = office.submit("wendy", lease, b"group")
     receipt = office.client("wendy").submit(submission)
-    assert receipt.received_at == office.chain_time
+    assert receipt.received_at == office.pool_time
     office.pass_seconds(5)
     assert office.client("wendy").submit(submission) == receipt
 
@@ -350,10 +415,10 @@ def test_upload_after_its_time_is_refused_and_the_slot_is_leased_anew(office: Of
     with pytest.raises(Refused) as refused:
         office.client("wendy").upload_submission(b"group")
     assert refused.value.status == 409
-    assert office.client("wendy").lease(1).leases[0].valid_from == office.chain_time
+    assert office.client("wendy").lease(1).leases[0].valid_from == office.pool_time
 
 
-def test_late_bytes_and_leaves_stay_refused_when_chain_time_goes_back(office: Office) -> None:
+def test_late_bytes_and_leaves_stay_refused_when_pool_time_goes_back(office: Office) -> None:
     """A re-organisation sets chain time back; a slot that was leased anew is not two workers' for that."""
     office.stake("walter")
     office.step(0, slots=2)
@@ -361,7 +426,7 @@ def test_late_bytes_and_leaves_stay_refused_when_chain_time_goes_back(office: Of
     office.client("wendy").submit(office.submit("wendy", receipted, b"group"))
     office.pass_seconds(TERMS.lease_seconds)
     assert len(office.client("walter").lease(2).leases) == 2
-    office.see(office.chain_time - TERMS.lease_seconds)
+    office.see(office.pool_time - TERMS.lease_seconds)
     with pytest.raises(Refused) as late_bytes:
         office.client("wendy").upload_submission(b"group")
     with pytest.raises(Refused) as late_leaf:

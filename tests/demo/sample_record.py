@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from demo.record import (
     Account,
+    AccusationRecord,
     Example,
+    JurorRecord,
     LeafRecord,
     Measurement,
     PolicyRecord,
@@ -14,7 +16,7 @@ from demo.record import (
     ValidatorRecord,
     VoteRecord,
 )
-from stannary.types import Address, Outcome
+from stannary.types import Address, Outcome, Ruling
 
 ROLES = ("honest_vllm", "honest_transformers", "cheat", "liar")
 TOKEN = 10**18
@@ -38,7 +40,6 @@ def sample_record(steps: int = 15) -> Record:
                 LeafRecord(
                     step=step,
                     slot=slot,
-                    index=slot,
                     role=role,
                     provider=address(ROLES.index(role) + 1),
                     units=8 * 40,
@@ -61,7 +62,7 @@ def sample_record(steps: int = 15) -> Record:
                 committed_at=start + 6,
                 audited_at=start + 8,
                 finalized_at=start + 15,
-                votes=tuple(VoteRecord(f"validator-{n}", start + 10 + n) for n in range(3)),
+                votes=tuple(VoteRecord(f"validator-{n}", start + 10 + n, start + 13) for n in range(3)),
                 leaves=tuple(leaves),
             )
         )
@@ -79,7 +80,8 @@ def sample_record(steps: int = 15) -> Record:
             allocated_wei=100 * TOKEN,
             stake_wei=max(0, 100 * TOKEN - total(role, "slashed_wei")),
             slashed_wei=min(100 * TOKEN, total(role, "slashed_wei")),
-            payout_wei=total(role, "paid_wei"),
+            compensation_wei=2 * TOKEN if role == "honest_vllm" else 0,
+            payout_wei=total(role, "paid_wei") + (2 * TOKEN if role == "honest_vllm" else 0),
         )
         for number, role in enumerate(ROLES)
     )
@@ -94,15 +96,43 @@ def sample_record(steps: int = 15) -> Record:
         policies=tuple(PolicyRecord(n, 1000 + 12 * n + 1) for n in range(steps + 1)),
         providers=providers,
         validators=tuple(
-            ValidatorRecord(f"validator-{n}", address(50 + n), steps, 100 * TOKEN, 100 * TOKEN, 0, steps * TOKEN)
-            for n in range(3)
+            ValidatorRecord(
+                name=f"validator-{n}",
+                provider=address(50 + n),
+                votes=steps,
+                rulings=n // 3,
+                allocated_wei=100 * TOKEN,
+                stake_wei=100 * TOKEN,
+                slashed_wei=0,
+                fees_wei=steps * TOKEN,
+            )
+            for n in range(6)
         ),
-        transactions={"SubmissionLedger.vote": 3 * steps, "PayoutVault.claim": 4},
+        transactions={"SubmissionLedger.commitVote": 3 * steps, "PayoutVault.claim": 4},
         gas_used=12_345_678,
         accounts=(
             Account("StakeManager", 300 * TOKEN, 300 * TOKEN, {"deposited": 700 * TOKEN}, {"slashed": 400 * TOKEN}),
             Account("PayoutVault", 5 * TOKEN, 5 * TOKEN, {"funded": paid + 5 * TOKEN}, {"claimed": paid}),
         ),
+        accusations=(
+            AccusationRecord(
+                case_id=1,
+                step=0,
+                slot=0,
+                role="honest_vllm",
+                accuser=address(99),
+                opened_at=1016,
+                resolved_at=1030,
+                jurors=tuple(JurorRecord(f"validator-{n}", Ruling.ACCEPT, TOKEN // 4) for n in (3, 4, 5)),
+                ruling=Ruling.ACCEPT,
+                bond_wei=4 * TOKEN,
+                bond_lost_wei=4 * TOKEN,
+                paid_wei=TOKEN,
+                compensation_wei=2 * TOKEN,
+                slashed_wei=0,
+            ),
+        ),
+        unearned=(),
         accepted_example=Example(
             leaves_flat[1],
             "validator-0",

@@ -10,7 +10,7 @@ import pytest
 
 from demo import charts
 from demo.page import render, tokens
-from stannary.types import Outcome
+from stannary.types import Outcome, Ruling
 from tests.demo.sample_record import TOKEN, sample_record
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -70,6 +70,16 @@ def test_page_shows_what_a_validator_lost() -> None:
     record = sample_record()
     loser = replace(record.validators[0], slashed_wei=7 * TOKEN // 3)
     assert "2.3333" in render(replace(record, validators=(loser, *record.validators[1:])))
+
+
+def test_page_tells_the_accusation() -> None:
+    record = sample_record()
+    page = render(record)
+    assert "case 1: overturned" in page
+    assert "<td>bond lost by the accuser</td><td>4 of 4</td>" in page
+    lost = replace(record.accusations[0], ruling=Ruling.FAULT)
+    assert "NOT OVERTURNED" in render(replace(record, accusations=(lost,)))
+    assert "nobody disputed anything" in render(replace(record, accusations=()))
 
 
 def test_page_of_a_run_without_submissions_still_renders() -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from demo.progress import QUIET_S, Progress, awaited, closing_lines, step_line
 from demo.report import History
 from stannary.chain import Chain, Event, events
+from stannary.slots import PayTable
 from stannary.types import Address, Hash, PoolId
 from tests.demo.sample_record import sample_record
 
@@ -35,14 +36,17 @@ def test_awaited_follows_the_oldest_unfinished_step() -> None:
     found: list[Event] = []
     expected = ["the trainer to open step 0"]
     said = [awaited(history(), POOL, 1)]
+    table = PayTable((), (), ())
     for event, text in (
-        (events.StepOpened(PLACE, POOL, 0, 0, 4, 9), "the seed beacon of step 0"),
-        (events.SeedBeaconSealed(PLACE, POOL, 0, ROOT), "the workers' groups of step 0"),
-        (events.RootCommitted(PLACE, POOL, 0, ROOT, 4, ROOT, 12), "the panel of step 0 to be drawn"),
-        (events.AuditBeaconSealed(PLACE, POOL, 0, ROOT, PANEL), "the votes on step 0: 0 of 2"),
-        (events.Voted(PLACE, POOL, 0, PANEL[0], PANEL[0], b"", ROOT, ROOT), "the votes on step 0: 1 of 2"),
-        (events.Voted(PLACE, POOL, 0, PANEL[1], PANEL[1], b"", ROOT, ROOT), "step 0 to be finalized"),
-        (events.StepFinalized(PLACE, POOL, 0, 4, 0, 0, 0), "the last policy"),
+        (events.StepOpened(PLACE, POOL, 0, 0, 4, 0, 9), "the seed beacon of step 0"),
+        (events.SeedBeaconSealed(PLACE, POOL, 0, ROOT, PANEL[0]), "the workers' groups of step 0"),
+        (events.RootCommitted(PLACE, POOL, 0, ROOT, ROOT, table, 12), "the panel of step 0 to be drawn"),
+        (events.AuditBeaconSealed(PLACE, POOL, 0, ROOT, PANEL, PANEL[0]), "the commitments of step 0: 0 of 2"),
+        (events.VoteCommitted(PLACE, POOL, 0, PANEL[0], PANEL[0], ROOT), "the commitments of step 0: 1 of 2"),
+        (events.VoteCommitted(PLACE, POOL, 0, PANEL[1], PANEL[1], ROOT), "the votes on step 0: 0 of 2"),
+        (events.VoteRevealed(PLACE, POOL, 0, PANEL[0], b"", ROOT, ROOT), "the votes on step 0: 1 of 2"),
+        (events.VoteRevealed(PLACE, POOL, 0, PANEL[1], b"", ROOT, ROOT), "the end of the challenge time of step 0"),
+        (events.StepFinalized(PLACE, POOL, 0, b"", 4, 0, 0, 0), "the last policy"),
     ):
         found.append(event)
         said.append(awaited(history(*found), POOL, 1))
@@ -67,4 +71,6 @@ def test_closing_lines_tell_every_party_and_the_books() -> None:
     for name in ("honest_vllm", "honest_transformers", "cheat", "liar", "validator-0", "StakeManager", "PayoutVault"):
         assert name in text
     assert text.count("conserved") == 2
+    assert "case 1: honest_vllm was accused for step 0, slot 0" in text
+    assert "the accuser lost 4, the worker was paid 3 and lost 0" in text
     assert "32 of liar by the check `sampling_bound`" in text

@@ -10,7 +10,7 @@ import pytest
 
 from demo.record import Account
 from demo.report import summary, write_report
-from stannary.types import Outcome
+from stannary.types import Outcome, Ruling
 from tests.demo.sample_record import ROLES, TOKEN, sample_record
 
 KEYS = {
@@ -26,7 +26,10 @@ KEYS = {
     "slashed_wei",
     "payout_claimed_wei",
     "stake_wei",
+    "accusations",
+    "compensation_wei",
     "conserved",
+    "failures",
     "lag_max",
     "wall_s",
     "peak_rss_mb",
@@ -64,6 +67,42 @@ def test_account_one_wei_off_anywhere_is_not_conserved() -> None:
     assert not replace(good, balance_wei=TOKEN + 1).is_conserved
     assert not replace(good, owed_wei=TOKEN - 1).is_conserved
     assert not replace(good, outflows={"out": 2 * TOKEN + 1}).is_conserved
+
+
+def test_summary_tells_the_accusation() -> None:
+    (case,) = summary(sample_record())["accusations"]
+    assert case["jurors"] == ["validator-3", "validator-4", "validator-5"]
+    assert set(case["votes"].values()) == {"accept"}
+    assert (case["bond_lost_wei"], case["paid_to_worker_wei"]) == (4 * TOKEN, 3 * TOKEN)
+    assert case["overturned"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ruling": Ruling.REJECT},
+        {"ruling": None},
+        {"bond_lost_wei": 0},
+        {"bond_lost_wei": TOKEN},
+        {"paid_wei": 0},
+        {"slashed_wei": 1},
+    ],
+)
+def test_accusation_that_cost_the_worker_anything_is_a_failure(changes: dict[str, object]) -> None:
+    record = sample_record()
+    assert record.failures == ()
+    case = replace(record.accusations[0], **changes)  # type: ignore[arg-type]
+    assert replace(record, accusations=(case,)).failures == ("case 1 was not overturned",)
+
+
+def test_run_without_an_accusation_or_with_wrong_books_is_a_failure() -> None:
+    record = sample_record()
+    assert replace(record, accusations=()).failures == ("no accusation was made",)
+    short = replace(record.accounts[0], balance_wei=1)
+    assert replace(record, accounts=(short, record.accounts[1])).failures == ("StakeManager does not conserve",)
+    unearned = replace(record, unearned=("cheat earned 1 wei for leaves of 2 wei",))
+    assert unearned.failures == unearned.unearned
+    assert not unearned.is_conserved
 
 
 def test_write_report_leaves_three_files_that_agree(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from stannary import wallet
 from stannary.chain import Chain
 from stannary.chain import devnet as local
-from stannary.commands.pool import read_terms, terms_document
+from stannary.commands.pool import TERM_DEFAULTS, TERMS_AS_OTHERS, read_terms, terms_document
 from stannary.commands.roles import load_role
 from stannary.errors import SettingsError
 from stannary.types import Role, parse_address
@@ -58,6 +58,7 @@ def shell(devnet: Devnet, tmp_path: Path) -> Shell:
         "STANNARY_RPC_URL": devnet.chain.rpc_url,
         "STANNARY_DEPLOYMENT": str(tmp_path / "deployment.json"),
         "STANNARY_PASSWORD_FILE": "password",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
     }
     return Shell(tmp_path, variables)
 
@@ -69,7 +70,8 @@ def test_cli_provider_goes_in_and_out_of_a_pool(devnet: Devnet, shell: Shell) ->
     assert "12.5 free" in shell.run("pool", "fund", "1", "12.5", "--keystore", "owner.json")
     shown = json.loads(shell.run("pool", "show", "1"))
     assert shown["terms"] == terms_document(terms)
-    assert shown["escrow"] == {"free": "12.5", "reserved": "0", "locked": "0"}
+    assert shown["money"] == {"free": "12.5", "reserved": "0", "locked": "0", "bonded": "0", "unclaimed": "0"}
+    assert (shown["offer"]["number"], shown["pendingOffer"], shown["isPaused"]) == (0, None, False)
 
     acting = {"STANNARY_KEYSTORE": "worker.json", "STANNARY_POOL": "1"}
     shell.run("provider", "stake", "150", **acting)
@@ -81,7 +83,16 @@ def test_cli_provider_goes_in_and_out_of_a_pool(devnet: Devnet, shell: Shell) ->
     node = devnet.address(devnet.account("node"))
     status = json.loads(shell.run("provider", "status", node.lower()))
     assert status["actsFor"] == worker
-    assert status["positions"] == [{"pool": 1, "role": "worker", "tokens": "150", "active": "150"}]
+    assert status["controller"] == worker
+    assert status["earnings"] == []
+    [position] = status["positions"]
+    assert {name: position[name] for name in ("pool", "role", "tokens", "active", "suspendedUntil")} == {
+        "pool": 1,
+        "role": "worker",
+        "tokens": "150",
+        "active": "150",
+        "suspendedUntil": None,
+    }
 
     assert "150 to take out" in shell.run("provider", "unstake", "150.1", expect=3, **acting)
     assert "exit 1 began" in shell.run("provider", "unstake", "50", **acting)
@@ -91,6 +102,28 @@ def test_cli_provider_goes_in_and_out_of_a_pool(devnet: Devnet, shell: Shell) ->
     assert devnet.chain.stake_manager.active_stake_of(1, Role.WORKER, worker) == 100 * TOKENS
     shell.run("provider", "unstake", "all", **acting)
     assert "0 to take out" in shell.run("provider", "unstake", "all", expect=3, **acting)
+
+
+def test_cli_pool_announces_an_offer_and_takes_it_back(devnet: Devnet, shell: Shell) -> None:
+    pool = str(devnet.pool())
+    (shell.folder / "offer.json").write_text(json.dumps({"price_per_group": 7}))
+    acting = {"STANNARY_KEYSTORE": "owner.json"}
+    assert "offer 1 of pool 1 from" in shell.run("pool", "announce", pool, "offer.json", **acting)
+    pending = json.loads(shell.run("pool", "show", pool))["pendingOffer"]
+    assert (pending["price_per_group"], pending["coordinator"]) == (7, devnet.terms().coordinator)
+    assert "no offer waiting" in shell.run("pool", "withdraw-offer", pool, **acting)
+    assert json.loads(shell.run("pool", "show", pool))["pendingOffer"] is None
+    (shell.folder / "offer.json").write_text(json.dumps({"quorum": 7}))
+    assert "quorum is no rule" in shell.run("pool", "announce", pool, "offer.json", expect=3, **acting)
+
+
+def test_cli_pool_clock_is_stopped_by_one_key_and_started_by_another(devnet: Devnet, shell: Shell) -> None:
+    guards = {"pauser": devnet.sender("worker").address, "unpauser": devnet.sender("owner").address}
+    pool = str(devnet.pool(**guards))
+    assert "stands at" in shell.run("pool", "pause", pool, "--keystore", "worker.json")
+    assert json.loads(shell.run("pool", "show", pool))["isPaused"]
+    assert "NotPauser" in shell.run("pool", "unpause", pool, "--keystore", "worker.json", expect=1)
+    assert "runs" in shell.run("pool", "unpause", pool, "--keystore", "owner.json")
 
 
 def test_cli_wallet_new_then_show(shell: Shell) -> None:
@@ -177,6 +210,17 @@ def test_terms_with_a_typing_mistake_are_refused_by_name(
         read_terms(file)
     file.write_text(json.dumps(document))
     assert read_terms(file) == devnet.terms()
+
+
+def test_terms_may_leave_out_what_has_a_default(devnet: Devnet, tmp_path: Path) -> None:
+    terms = devnet.terms()
+    file = tmp_path / "terms.json"
+    left_out = {*TERM_DEFAULTS, *TERMS_AS_OTHERS}
+    file.write_text(json.dumps({name: value for name, value in terms_document(terms).items() if name not in left_out}))
+    found = terms_document(read_terms(file))
+    assert {name: found[name] for name in TERM_DEFAULTS} == dict(TERM_DEFAULTS)
+    assert (found["juror_fee"], found["reveal_seconds"]) == (terms.panel_fee, terms.vote_seconds)
+    assert {name for name in found if found[name] != terms_document(terms)[name]} <= left_out
 
 
 def test_cli_help_names_the_roles_without_importing_them(tmp_path: Path) -> None:

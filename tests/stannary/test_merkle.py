@@ -35,10 +35,21 @@ def test_inner_node_is_no_leaf() -> None:
     assert not verify_proof(merkle_root(leaves), proof[1], 1, 4, proof[1:])
 
 
-@pytest.mark.parametrize("leaves", [[], [ZERO_HASH], [Hash(b"short")]])
-def test_tree_without_real_leaves_is_refused(leaves: list[Hash]) -> None:
+@given(leaves_strategy, st.data())
+def test_empty_place_changes_no_other_proof_and_proves_nothing(leaves: list[Hash], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(leaves) - 1))
+    words = [ZERO_HASH if place == index else leaf for place, leaf in enumerate(leaves)]
+    root = merkle_root(words)
+    assert not verify_proof(root, ZERO_HASH, index, len(words), merkle_proof(words, index))
+    for place, word in enumerate(words):
+        if place != index:
+            assert verify_proof(root, word, place, len(words), merkle_proof(words, place))
+
+
+@pytest.mark.parametrize("words", [[], [Hash(b"short")]])
+def test_tree_of_no_words_or_short_ones_is_refused(words: list[Hash]) -> None:
     with pytest.raises(Malformed):
-        merkle_root(leaves)
+        merkle_root(words)
 
 
 def test_index_outside_the_tree_is_refused() -> None:

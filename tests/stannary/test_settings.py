@@ -59,3 +59,10 @@ def test_settings_malformed_value_is_not_repeated(monkeypatch: pytest.MonkeyPatc
 def test_settings_shown_hide_the_rpc_address() -> None:
     shown = repr(WorkerLike.load(keystore="k.json", rpc_url="https://chain.example/v1/secret-key"))
     assert "secret-key" not in shown
+
+
+def test_settings_say_what_a_sender_may_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANNARY_WORKER_MAX_FEE_GWEI", "2.5")
+    monkeypatch.setenv("STANNARY_MAX_BUMPS", "3")
+    rules = WorkerLike.load(keystore="k.json").fee_rules
+    assert (rules.max_fee_wei, rules.max_bumps, rules.bump_after_s) == (2_500_000_000, 3, 30.0)

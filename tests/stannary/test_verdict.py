@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stannary.errors import Malformed
 from stannary.types import Outcome
-from stannary.verdict import is_decided, pack_outcomes, rewards_hash, tally, unpack_outcomes
+from stannary.verdict import is_decided, outcomes_by_slot, pack_outcomes, rewards_hash, tally, unpack_outcomes
 
 A, R, F, X = Outcome.ACCEPT, Outcome.REJECT, Outcome.FAULT, Outcome.ABSTAIN
 
@@ -16,6 +16,12 @@ A, R, F, X = Outcome.ACCEPT, Outcome.REJECT, Outcome.FAULT, Outcome.ABSTAIN
 @given(st.lists(st.sampled_from(Outcome), min_size=1, max_size=70))
 def test_outcomes_survive_packing(outcomes: list[Outcome]) -> None:
     assert unpack_outcomes(pack_outcomes(outcomes), len(outcomes)) == outcomes
+
+
+def test_outcomes_by_slot_abstain_where_nothing_is_decided() -> None:
+    assert outcomes_by_slot({2: F, 0: A}, 4) == [A, X, F, X]
+    with pytest.raises(Malformed, match="slot"):
+        outcomes_by_slot({4: A}, 4)
 
 
 @pytest.mark.parametrize(("packed", "count"), [(b"", 1), (b"\x00\x00", 4), (b"\x04", 1), (b"\xc0", 3)])

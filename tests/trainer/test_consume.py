@@ -9,14 +9,15 @@ import pytest
 from stannary.chain import StepState
 from stannary.environments import Environment
 from stannary.errors import Malformed
-from stannary.merkle import merkle_root
 from stannary.rollout import PROOF_BYTES, Rollout, content_hash, encode_group
+from stannary.slots import submission_root
 from stannary.structs import Lease, Submission
 from stannary.types import Address, Hash, Outcome, Phase
 from stannary.wire import LeafOut, LeaseMessage, LeavesOut, SubmissionMessage
 from trainer.consume import GroupRules, accepted, consumed_root, leaves_of, score_group
 
 ZERO = Hash(bytes(32))
+SLOTS = 4
 SIGNATURE = b"\x11" * 65
 NODE = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
 RULES = GroupRules(group_size=4, max_completion_tokens=8, vocabulary=64)
@@ -37,27 +38,36 @@ def answer(leaves: list[Submission]) -> LeavesOut:
 
 
 def committed(leaves: list[Submission]) -> StepState:
-    root = merkle_root([each.struct_hash() for each in leaves])
-    return StepState(Phase.AUDITED, 0, 4, len(leaves), 1, 1, 2, 3, 4, 5, 6, 0, 0, ZERO, ZERO, root, ZERO)
+    root = submission_root(leaves, SLOTS)
+    return StepState(Phase.AUDITED, 0, SLOTS, 0, 0, 1, 2, 3, 4, 5, 0, ZERO, ZERO, root, ZERO, ZERO)
 
 
 def test_leaves_that_match_the_root_are_taken() -> None:
-    leaves = [leaf(3), leaf(1)]
+    leaves = [leaf(1), leaf(3)]
     assert leaves_of(answer(leaves), committed(leaves)) == leaves
 
 
 @pytest.mark.parametrize(
-    "told", [[leaf(3)], [leaf(1), leaf(3)], [leaf(3), replace(leaf(1), units=11)], [leaf(3), leaf(1), leaf(1)], []]
+    "told",
+    [
+        [leaf(3)],
+        [leaf(1), leaf(2)],
+        [leaf(3), replace(leaf(1), units=11)],
+        [leaf(3), leaf(1), leaf(0)],
+        [leaf(1), leaf(1)],
+        [leaf(1), leaf(4)],
+        [],
+    ],
 )
 def test_leaves_that_differ_from_the_root_are_refused(told: list[Submission]) -> None:
-    with pytest.raises(Malformed, match="leaves"):
+    with pytest.raises(Malformed, match=r"leaves|slot"):
         leaves_of(answer(told), committed([leaf(3), leaf(1)]))
 
 
-def test_accepted_leaves_come_in_slot_order_one_a_slot() -> None:
-    twice = replace(leaf(1), units=99)
-    leaves = [leaf(3), leaf(1), leaf(0), twice, leaf(2)]
-    assert accepted(leaves, [A, A, R, A, X]) == [leaf(1), leaf(3)]
+def test_accepted_leaves_come_in_slot_order() -> None:
+    leaves = [leaf(3), leaf(1), leaf(0)]
+    assert accepted(leaves, [R, A, X, A, X]) == [leaf(1), leaf(3)]
+    assert accepted(leaves, [X, X, A, X]) == []
 
 
 def group(

@@ -24,8 +24,7 @@ from stannary.rollout import PROOF_BYTES, Rollout, content_hash, encode_group
 from stannary.seeds import StepSeeds
 from stannary.shardcast import fetch, weights_url
 from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Hash, Outcome, Phase, Role, to_hex
-from stannary.verdict import pack_outcomes
+from stannary.types import ZERO_HASH, Outcome, Phase, Role, to_hex
 from stannary.wire import SubmissionIn, SubmissionMessage
 from tests.chains import Devnet
 from trainer.assembly import assemble
@@ -35,14 +34,14 @@ from trainer.policy import Policy, Recipe
 from trainer.settings import Settings
 
 PASSWORD = "correct horse"
-VALIDATORS = ("vera", "victor", "vince")
+VALIDATORS = ("vera", "victor", "vince", "viola")
 WAIT_S = 60.0
 STEPS, SLOTS, GROUP, TOKENS = 2, 4, 4, 24
 
 
 @dataclass(slots=True)
 class World:
-    """A pool, its coordinator's process, one worker and three validators that follow a script."""
+    """A pool, its coordinator's process, one worker and validators that follow a script."""
 
     devnet: Devnet
     environment: Environment
@@ -132,13 +131,15 @@ class World:
             client.upload_submission(data)
 
     def vote(self, step: int) -> None:
-        """Let all three validators vote as the script says."""
-        leaves = self.client("vera").leaves(step).leaves
-        outcomes = pack_outcomes([self.judge(step, leaf.submission.slot) for leaf in leaves])
-        for name in VALIDATORS:
-            self.devnet.chain.submission_ledger.vote(
-                self.devnet.sender(name), self.pool, step, outcomes, Hash(b"v" * 32), Hash(b"e" * 32)
-            )
+        """Let the whole panel commit and reveal as the script says."""
+        chain = self.devnet.chain
+        slots = {leaf.submission.slot for leaf in self.client("vera").leaves(step).leaves}
+        outcomes = [
+            self.judge(step, slot) if slot in slots else Outcome.ABSTAIN
+            for slot in range(chain.submission_ledger.step_of(self.pool, step).positions)
+        ]
+        panel = [self.devnet.name_of(member) for member in chain.voting_panel.panel_of(self.pool, step)]
+        self.devnet.vote(self.pool, dict.fromkeys(panel, outcomes), step)
         self.voted.add(step)
 
     def run_trainer(self, until: Callable[[], bool] = lambda: False, **changes: Any) -> int:

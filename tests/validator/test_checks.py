@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stannary.cards import Card
-from stannary.merkle import merkle_root
 from stannary.rollout import Rollout, encode_group
+from stannary.slots import PayTable, submission_root, taken_lease_hash
 from stannary.types import ZERO_HASH, Hash, Outcome, Reason, parse_address
 from tests.validator.conftest import (
     FACTS,
@@ -22,7 +22,7 @@ from tests.validator.conftest import (
     lease_of,
 )
 from validator import checks
-from validator.checks import PolicyFacts
+from validator.checks import Leaf, PolicyFacts
 
 POLICY = PolicyFacts(vocabulary=64, end_ids=frozenset({1}))
 PROOF = (65497).to_bytes(2, "big") + bytes(256)
@@ -34,20 +34,37 @@ def rollout(completion: tuple[int, ...], proofs: int = 1) -> Rollout:
     return Rollout((0, 4, 12, 13, 3), completion, (PROOF,) * proofs)
 
 
-def test_root_of_the_committed_leaves_is_fine() -> None:
-    leaves = [leaf_of(GROUP, slot).leaf for slot in (1, 2, 5)]
-    root = merkle_root([leaf.submission.struct_hash() for leaf in leaves])
-    assert checks.check_root(leaves, root, 3).is_fine
-    assert checks.is_in_order(leaves)
+SLOTS = FACTS.slots
+MAX_UNITS = RULES.max_units
 
 
-def test_root_of_other_leaves_is_no_verdict() -> None:
+def commitment(leaves: list[Leaf]) -> tuple[Hash, Hash]:
+    submissions = [leaf.submission for leaf in leaves]
+    return submission_root(submissions, SLOTS), PayTable.of(submissions, SLOTS, MAX_UNITS).hash()
+
+
+def test_commitment_to_these_leaves_is_fine() -> None:
     leaves = [leaf_of(GROUP, slot).leaf for slot in (1, 2, 5)]
-    root = merkle_root([leaf.submission.struct_hash() for leaf in leaves])
-    for served, count in ((leaves[:2], 3), (list(reversed(leaves)), 3), ([], 0)):
-        found = checks.check_root(served, root, count)
+    assert checks.check_commitment(leaves, SLOTS, MAX_UNITS, *commitment(leaves)).is_fine
+    assert checks.check_commitment(list(reversed(leaves)), SLOTS, MAX_UNITS, *commitment(leaves)).is_fine
+
+
+def test_commitment_to_other_leaves_is_no_verdict() -> None:
+    leaves = [leaf_of(GROUP, slot).leaf for slot in (1, 2, 5)]
+    twice = [leaves[0], replace(leaves[0], signature=b"")]
+    beyond = [*leaves, leaf_of(GROUP, SLOTS).leaf]
+    for served in (leaves[:2], [*leaves, leaf_of(GROUP, 6).leaf], twice, beyond, []):
+        found = checks.check_commitment(served, SLOTS, MAX_UNITS, *commitment(leaves))
         assert (found.outcome, found.reason) == (Outcome.ABSTAIN, Reason.UNAVAILABLE)
-    assert not checks.is_in_order(list(reversed(leaves)))
+        assert found.explanation.startswith("leaves: ")
+
+
+def test_pay_table_of_other_leaves_is_no_verdict() -> None:
+    leaves = [leaf_of(GROUP, slot).leaf for slot in (1, 2, 5)]
+    dearer = [leaf_of(GROUP, slot, units=99).leaf for slot in (1, 2, 5)]
+    found = checks.check_commitment(leaves, SLOTS, MAX_UNITS, commitment(leaves)[0], commitment(dearer)[1])
+    assert (found.outcome, found.reason) == (Outcome.ABSTAIN, Reason.UNAVAILABLE)
+    assert found.explanation.startswith("pay table: ")
 
 
 def test_signature_of_the_node_is_fine() -> None:
@@ -129,12 +146,36 @@ def test_units_above_the_lease_are_a_fault() -> None:
     assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.UNITS)
 
 
-def test_duplicate_slot_goes_to_the_earliest_sound_lease() -> None:
-    late, early = leaf_of(GROUP, lease=lease_of(3, valid_from=1020)), leaf_of(GROUP, lease=lease_of(3))
-    other = leaf_of(GROUP, 4)
-    leaves = [late.leaf, early.leaf, other.leaf]
-    assert checks.duplicates(leaves, [True, True, True]) == {0}
-    assert checks.duplicates(leaves, [True, False, True]) == frozenset()
+TAKEN = replace(FACTS, taken=2)
+
+
+def taken_leaf(slot: int = SLOTS, **changes: object) -> Leaf:
+    lease_hash = taken_lease_hash(RULES.domain, RULES.pool, FACTS.step, slot, PROVIDER)
+    made = leaf_of(GROUP, slot, **({"lease_hash": lease_hash} | changes))  # type: ignore[arg-type]
+    return replace(made.leaf, lease=None, lease_signature=b"")
+
+
+def test_leaf_of_a_slot_taken_on_chain_needs_no_lease() -> None:
+    leaf = taken_leaf()
+    assert checks.check_place(leaf, RULES, TAKEN).is_fine
+    assert checks.check_signature(leaf, RULES, PROVIDER).is_fine
+    assert checks.check_lease(leaf, RULES, TAKEN).is_fine
+
+
+@pytest.mark.parametrize("slot", [0, SLOTS - 1, SLOTS + 2])
+def test_leaf_of_a_slot_that_was_not_taken_is_rejected(slot: int) -> None:
+    found = checks.check_place(taken_leaf(slot), RULES, TAKEN)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SLOT)
+
+
+def test_leaf_of_a_taken_slot_under_another_lease_is_rejected() -> None:
+    found = checks.check_lease(taken_leaf(lease_hash=lease_of(SLOTS).struct_hash()), RULES, TAKEN)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.LEASE)
+
+
+def test_leaf_of_a_taken_slot_with_more_units_than_a_group_has_is_a_fault() -> None:
+    found = checks.check_lease(taken_leaf(units=193), RULES, TAKEN)
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.UNITS)
 
 
 def test_file_of_the_leaf_is_read() -> None:

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from stannary import toploc
-from stannary.cards import Card
+from stannary.cards import Allowance, Card
 from stannary.environments import Environment
 from stannary.errors import AbstainError
 from stannary.sampling import gumbel
-from stannary.types import Outcome, Reason
+from stannary.types import Hash, Outcome, Reason
 from stannary.verdict import rewards_hash
 from tests.validator.conftest import FACTS, NODE, RULES, STRANGER, Bench, generate, leaf_of, prove, provider_of
-from validator.judgement import Judge, screen
+from validator.judgement import Judge, screen, widened
 from validator.prefill import Prefill
 from worker.engine import RolloutRequest
 from worker.engine_transformers import TransformersEngine, TransformersOptions
@@ -199,10 +199,52 @@ def test_card_of_another_policy_or_temperature_is_no_verdict(bench: Bench) -> No
 
 
 def test_screen_finds_what_needs_no_file(bench: Bench) -> None:
-    good, again = leaf_of(bench.rollouts, 3), leaf_of(bench.rollouts, 3)
+    good, outside = leaf_of(bench.rollouts, 3), leaf_of(bench.rollouts, 9)
     forged, foreign = leaf_of(bench.rollouts, 4, coordinator=NODE), leaf_of(bench.rollouts, 5, node=STRANGER)
-    findings = screen([good.leaf, again.leaf, forged.leaf, foreign.leaf], RULES, FACTS, provider_of)
+    findings = screen([good.leaf, outside.leaf, forged.leaf, foreign.leaf], RULES, FACTS, provider_of)
     assert [finding.reason for finding in findings] == [Reason.NONE, Reason.SLOT, Reason.LEASE, Reason.SIGNATURE]
+
+
+def with_limit_of(bench: Bench, share: float) -> Judge:
+    """Return a juror's judge whose limit on one chunk's mantissa lies at a share of what an honest group measures."""
+    measured = bench.finding(bench.rollouts).measures["mantissa_sum"].value
+    assert measured is not None
+    limits = bench.judge.card.thresholds
+    tight = replace(limits, mantissa_sum=Allowance(share * measured, 0.0))
+    card = replace(bench.judge.card, thresholds=tight)
+    return replace(bench.judge, card=card, has_grey_band=True)
+
+
+@pytest.mark.parametrize(("share", "is_grey"), [(0.9, True), (0.81, True), (0.79, False)])
+def test_rejection_near_its_limit_is_grey_for_a_juror(bench: Bench, share: float, is_grey: bool) -> None:
+    made = leaf_of(bench.rollouts)
+    judgement = with_limit_of(bench, share).judge(made.leaf, made.data)
+    assert (judgement.finding.outcome, judgement.finding.reason) == (Outcome.REJECT, Reason.ACTIVATIONS)
+    assert judgement.is_grey is is_grey
+
+
+def test_panel_member_asks_for_no_grey_band(bench: Bench) -> None:
+    made = leaf_of(bench.rollouts)
+    judge = replace(with_limit_of(bench, 0.9), has_grey_band=False)
+    assert not judge.judge(made.leaf, made.data).is_grey
+
+
+def test_fault_is_never_grey(bench: Bench) -> None:
+    other = [bytes(byte ^ 0xFF for byte in seed) for seed in bench.seeds]
+    judge = replace(
+        bench.judge, facts=replace(FACTS, seeds=replace(FACTS.seeds, seed_beacon=Hash(other[0]))), has_grey_band=True
+    )
+    made = leaf_of(bench.rollouts)
+    judgement = judge.judge(made.leaf, made.data)
+    assert judgement.finding.outcome is Outcome.FAULT
+    assert not judgement.is_grey
+
+
+def test_widened_limits_let_a_quarter_more_pass_and_keep_the_bound(card: Card) -> None:
+    limits, wide = card.thresholds, widened(card.thresholds)
+    assert wide.gap_bound == limits.gap_bound
+    assert wide.capped_sum.of(100) == pytest.approx(1.25 * limits.capped_sum.of(100))
+    assert wide.drift[0].mantissa_mean == pytest.approx(1.25 * limits.drift[0].mantissa_mean)
 
 
 def test_copy_of_another_slot_is_caught(bench: Bench, environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""Three real validator processes between a real chain, a real coordinator and a real worker: the step is decided."""
+"""Validator processes between a real chain, a real coordinator and a real worker: a step is decided, a case ruled."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from stannary import wallet
 from stannary.cards import Card
+from stannary.chain import Case, LeafOpening
 from stannary.chain import devnet as local
 from stannary.client import CoordinatorClient
 from stannary.documents import canonical, document_hash
@@ -23,18 +24,19 @@ from stannary.environments import describe_environment
 from stannary.errors import StannaryError
 from stannary.evidence import EvidenceFile
 from stannary.shardcast import describe_folder
-from stannary.types import ZERO_HASH, Outcome, Phase, Role
+from stannary.types import ZERO_HASH, CasePhase, Hash, Outcome, Phase, Role, Ruling, to_hex
 from stannary.verdict import unpack_outcomes
 from tests.chains import Devnet
 
 PASSWORD = "correct horse"
 WAIT_S = 90.0
-VALIDATORS = ("vera", "victor", "vince")
+VALIDATORS = ("vera", "victor", "vince", "viola")
+"""A panel of three, and one who can be drawn as a juror."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Court:
+class Hall:
     """A pool with a coordinator, a worker and validators, each as a process."""
 
     devnet: Devnet
@@ -99,7 +101,7 @@ class Court:
 
 
 @pytest.fixture
-def court(devnet: Devnet, tmp_path: Path, toy: Path, card: Card) -> Iterator[Court]:
+def hall(devnet: Devnet, tmp_path: Path, toy: Path, card: Card) -> Iterator[Hall]:
     environment = describe_environment("sieve", {}, toy)
     (tmp_path / "card.doc").write_bytes(card.to_bytes())
     (tmp_path / "environment.doc").write_bytes(canonical(environment))
@@ -107,7 +109,7 @@ def court(devnet: Devnet, tmp_path: Path, toy: Path, card: Card) -> Iterator[Cou
         card_hash=card.hash(),
         environment_hash=document_hash(environment),
         max_completion_tokens=48,
-        challenge_seconds=1,
+        challenge_seconds=30,
     )
     for name in VALIDATORS:
         devnet.stake(name, pool, Role.VALIDATOR)
@@ -119,86 +121,113 @@ def court(devnet: Devnet, tmp_path: Path, toy: Path, card: Card) -> Iterator[Cou
         wallet.import_key(tmp_path / f"{name}.json", account.key.hex(), PASSWORD, kdf_cost=1024)
     manifest = describe_folder(toy)
     devnet.chain.submission_ledger.publish_policy(devnet.sender("trainer"), pool, 0, manifest.policy_root, ZERO_HASH)
-    court = Court(devnet, pool, tmp_path, local.free_port())
+    hall = Hall(devnet, pool, tmp_path, local.free_port())
     documents = [word for name in ("card", "environment") for word in ("--document", str(tmp_path / f"{name}.doc"))]
-    court.start("coordinator", "coordinator", "--port", str(court.port), *documents)
+    hall.start("coordinator", "coordinator", "--port", str(hall.port), *documents)
     try:
 
         def is_healthy() -> bool:
-            with court.client() as client:
+            with hall.client() as client:
                 return client.health().status == "ok"
 
-        court.eventually(is_healthy, "coordinator")
+        hall.eventually(is_healthy, "coordinator")
         (tmp_path / "manifest.json").write_bytes(manifest.encode())
 
         def publish() -> bool:
-            with court.client("trainer") as trainer:
+            with hall.client("trainer") as trainer:
                 trainer.put_weights(0, "manifest.json", tmp_path / "manifest.json")
                 for file in manifest.files:
                     trainer.put_weights(0, f"files/{file.name}", toy / file.name)
             return True
 
-        court.eventually(publish, "weights")
-        yield court
+        hall.eventually(publish, "weights")
+        yield hall
     finally:
-        for name in list(court.processes):
-            court.stop(name)
+        for name in list(hall.processes):
+            hall.stop(name)
 
 
-def test_validator_processes_accept_an_honest_step_and_survive_a_restart(court: Court) -> None:
-    ledger, trainer = court.devnet.chain.submission_ledger, court.devnet.sender("trainer")
-    for name, dtype in zip(VALIDATORS, ("fp32", "bf16", "fp32"), strict=True):
-        court.start_validator(name, dtype)
-    court.start("rig", "worker", "--coordinator-url", court.url, "--engine", "transformers")
-    ledger.open_step(trainer, court.pool, 0, 0, 3)
-    court.devnet.mine(2)
+def test_validator_processes_decide_a_step_and_overturn_an_accusation(hall: Hall) -> None:
+    chain, trainer, pool = hall.devnet.chain, hall.devnet.sender("trainer"), hall.pool
+    ledger, voting = chain.submission_ledger, chain.voting_panel
+    for name, dtype in zip(VALIDATORS, ("fp32", "bf16", "fp32", "bf16"), strict=True):
+        hall.start_validator(name, dtype)
+    hall.start("rig", "worker", "--coordinator-url", hall.url, "--engine", "transformers")
+    ledger.open_step(trainer, pool, 0, 0, 3)
+    hall.devnet.mine(2)
 
-    def voted(step: int) -> bool:
-        court.devnet.mine()  # beacons need blocks
-        return ledger.step_of(court.pool, step).voted_at > 0
+    def is_voted(step: int) -> bool:
+        hall.devnet.mine()  # beacons need blocks
+        panel = voting.panel_of(pool, step)
+        return bool(panel) and all(voting.ballot_of(pool, step, member).is_revealed for member in panel)
 
-    court.eventually(lambda: voted(0), "votes of the whole panel")
-    state = ledger.step_of(court.pool, 0)
-    panel = ledger.panel_of(court.pool, 0)
-    assert sorted(panel) == sorted(court.devnet.sender(name).address for name in VALIDATORS)
-    roots = set()
-    for provider in panel:
-        vote = ledger.vote_of(court.pool, 0, provider)
-        assert unpack_outcomes(vote.outcomes, state.leaf_count) == [Outcome.ACCEPT] * 3
-        roots.add(vote.verdict_root)
+    hall.eventually(lambda: is_voted(0), "votes of the whole panel")
+    history = chain.step_history(pool, 0)
+    assert len(history.votes) == 3
+    for vote in history.votes.values():
+        assert unpack_outcomes(vote.outcomes, history.positions) == [Outcome.ACCEPT] * 3
+    assert len({vote.verdict_root for vote in history.votes.values()}) == 1, "whatever their dtype"
 
-        def evidence_is_there(root: bytes = vote.evidence_root) -> EvidenceFile:
-            with court.client() as client:
-                return EvidenceFile.parse(client.evidence(root))  # type: ignore[arg-type]
+    case_id = accuse(hall)
+    for vote in history.votes.values():
 
-        evidence = court.eventually(evidence_is_there, "evidence")
+        def evidence_is_there(root: Hash = vote.evidence_root) -> EvidenceFile:
+            with hall.client() as client:
+                return EvidenceFile.parse(client.evidence(root))
+
+        evidence = hall.eventually(evidence_is_there, "evidence")
         assert evidence.root() == vote.evidence_root
         assert all(leaf.measures["capped_gap_sum"].value is not None for leaf in evidence.leaves)
-    assert len(roots) == 1, "honest validators sign identical verdicts, whatever their dtype"
 
-    assert court.stop("vera") == 0
-    court.start_validator("vera", "bf16")
-    ledger.open_step(trainer, court.pool, 1, 0, 2)
-    court.devnet.mine(2)
-    court.eventually(lambda: voted(1), "votes on the second step")
-    court.devnet.advance(40)
+    def resolved() -> Case | None:
+        hall.devnet.mine()
+        case = chain.dispute_court.case_of(case_id)
+        return case if case is not None and case.phase is CasePhase.RESOLVED else None
 
-    def finalized() -> bool:
-        court.devnet.mine()
-        return ledger.step_of(court.pool, 0).phase is Phase.FINALIZED
+    case = hall.eventually(resolved, "ruling")
+    assert (case.ruling, case.outcome) == (Ruling.ACCEPT, Outcome.ACCEPT)
+    (juror,) = chain.dispute_court.jury_of(case_id)
+    assert juror not in history.panel
+    assert chain.payout_vault.earnings_of(pool, juror).earned == chain.pool_registry.terms_of(pool).juror_fee
 
-    court.eventually(finalized, "end")
+    first = hall.devnet.name_of(history.panel[0])
+    assert hall.stop(first) == 0
+    hall.start_validator(first, "bf16")
+    ledger.open_step(trainer, pool, 1, 0, 2)
+    hall.devnet.mine(2)
+    hall.eventually(lambda: is_voted(1), "votes on the second step")
+    hall.devnet.advance(40)
+
+    def is_finalized() -> bool:
+        hall.devnet.mine()
+        return ledger.step_of(pool, 0).phase is Phase.FINALIZED
+
+    hall.eventually(is_finalized, "end")
     for name in VALIDATORS:
-        log = court.log(name)
+        log = hall.log(name)
         assert "Traceback" not in log
-        assert log.count("step 0: voted") == 1
-        assert court.stop(name) == 0
+        sat = hall.devnet.sender(name).address in history.panel
+        assert log.count("step 0: vote committed") == log.count("step 0: vote revealed") == int(sat)
+        assert hall.stop(name) == 0
 
 
-def test_validator_check_says_line_by_line_that_all_is_well(court: Court) -> None:
+def accuse(hall: Hall) -> int:
+    """Say falsely that the first leaf of step 0 is bad; returns the case's number."""
+    chain, pool, accuser = hall.devnet.chain, hall.pool, hall.devnet.sender("accuser")
+    chain.token.require_allowance(accuser, chain.deployment.payout_vault, chain.dispute_court.bond_of(pool))
+    with hall.client() as client:
+        leaves = [leaf.submission.submission() for leaf in client.leaves(0).leaves]
+    history = chain.step_history(pool, 0)
+    where = f"{hall.url}/v1/submissions/{to_hex(leaves[0].content_hash)}"
+    opening = LeafOpening.of(leaves, 3, leaves[0].slot)
+    votes = history.votes_by_seat()
+    return chain.dispute_court.challenge(accuser, pool, 0, opening, votes, ZERO_HASH, where)
+
+
+def test_validator_check_says_line_by_line_that_all_is_well(hall: Hall) -> None:
     done = subprocess.run(
-        court.command("vera", "validator", "check", "--coordinator-url", court.url),
-        env=court.variables(),
+        hall.command("vera", "validator", "check", "--coordinator-url", hall.url),
+        env=hall.variables(),
         capture_output=True,
         text=True,
         timeout=120,
@@ -208,5 +237,5 @@ def test_validator_check_says_line_by_line_that_all_is_well(court: Court) -> Non
     lines = done.stdout.splitlines()
     assert all(line.startswith("ok  ") for line in lines)
     assert [line[4:].partition(":")[0] for line in lines] == [
-        *("wallet", "chain", f"pool {court.pool}", "fees", "coordinator", "card", "environment")
+        *("wallet", "chain", f"pool {hall.pool}", "fees", "coordinator", "card", "environment")
     ]

@@ -33,6 +33,7 @@ NODE: LocalAccount = Account.from_key("0x" + "01" * 32)
 COORDINATOR: LocalAccount = Account.from_key("0x" + "02" * 32)
 STRANGER: LocalAccount = Account.from_key("0x" + "03" * 32)
 PROVIDER = parse_address("0x" + "22" * 20)
+CARD_HASH = Hash(b"c" * 32)
 RULES = PoolRules(
     pool=1,
     provider=PROVIDER,
@@ -41,9 +42,9 @@ RULES = PoolRules(
     max_completion_tokens=48,
     max_lag=2,
     lease_seconds=60,
+    collect_seconds=120,
     temperature=1.0,
     protocol_version=PROTOCOL_VERSION,
-    card_hash=Hash(b"c" * 32),
     environment_hash=Hash(b"e" * 32),
 )
 
@@ -60,7 +61,7 @@ def make_lease(slot: int = 0, step: int = 1, **changes: object) -> Lease:
         NOW,
         NOW + RULES.lease_seconds,
         RULES.max_units,
-        RULES.card_hash,
+        CARD_HASH,
         RULES.protocol_version,
     )
     return replace(lease, **changes)  # type: ignore[arg-type]
@@ -74,7 +75,8 @@ def sign_lease(lease: Lease, signer: LocalAccount = COORDINATOR) -> LeaseMessage
 def step_facts(step: int = 1, **changes: object) -> StepFacts:
     """Return a step as the chain shows it while it collects."""
     policy_step = max(0, step - 1)
-    facts = StepFacts(step, Phase.SEEDED, policy_step, 8, Hash(bytes([step + 1]) * 32), root_of(policy_step), NOW)
+    beacon = Hash(bytes([step + 1]) * 32)
+    facts = StepFacts(step, Phase.SEEDED, policy_step, 8, NOW - 10, beacon, root_of(policy_step), CARD_HASH, NOW)
     return replace(facts, **changes)  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stannary.errors import OperatorError, Reverted
 from stannary.types import ZERO_HASH, Phase, Role
-from tests.chains import ETHER, TOKENS, Devnet
+from tests.chains import ETHER, ROOT, TOKENS, Devnet
 from worker.admission import admit, read_step
 
 
@@ -30,12 +30,11 @@ def test_admit_of_a_stranger_says_what_to_do(devnet: Devnet) -> None:
 
 
 def test_admit_with_too_little_stake_says_needed_and_present(devnet: Devnet) -> None:
-    pool = devnet.pool()
-    provider = devnet.stake("miner", pool, Role.WORKER, tokens=100)
-    shares = devnet.chain.stake_manager.position_of(pool, Role.WORKER, provider.address).shares
-    devnet.chain.stake_manager.start_exit(provider, pool, Role.WORKER, shares * 6 // 10)
+    pool, provider = devnet.pool(), devnet.sender("miner")
+    devnet.chain.token.require_allowance(provider, devnet.chain.deployment.stake_manager, TOKENS)
+    devnet.chain.stake_manager.deposit(provider, TOKENS)
     with pytest.raises(
-        OperatorError, match=r"has 40\.000000 stake tokens .* 100\.000000 needed: allocate .* 60\.000000"
+        OperatorError, match=r"has 0\.000000 stake tokens .* 100\.000000 needed: allocate .* 100\.000000"
     ):
         admit(devnet.chain, pool, provider.address)
 
@@ -65,4 +64,15 @@ def test_read_step_of_one_never_opened_has_no_phase(devnet: Devnet) -> None:
     pool = devnet.pool()
     provider = devnet.stake("miner", pool, Role.WORKER)
     facts = read_step(devnet.chain, admit(devnet.chain, pool, provider.address).rules, 5)
-    assert (facts.phase, facts.policy_root) == (Phase.NONE, ZERO_HASH)
+    assert (facts.phase, facts.policy_root, facts.card_hash) == (Phase.NONE, ZERO_HASH, ZERO_HASH)
+
+
+def test_read_step_has_the_card_of_its_offer_and_the_pools_clock(devnet: Devnet) -> None:
+    pool = devnet.pool()
+    devnet.judges(pool)
+    provider = devnet.stake("miner", pool, Role.WORKER)
+    devnet.open_step(pool, slots=4)
+    facts = read_step(devnet.chain, admit(devnet.chain, pool, provider.address).rules, 0)
+    assert (facts.phase, facts.slots, facts.policy_root) == (Phase.SEEDED, 4, ROOT)
+    assert facts.card_hash == devnet.terms().card_hash
+    assert facts.pool_time == devnet.chain.frozen().timestamp

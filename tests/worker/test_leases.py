@@ -26,8 +26,10 @@ def test_check_lease_of_an_honest_coordinator_passes() -> None:
         ("lease.step", {"step": 2}),
         ("lease.policyStep", {"policy_step": 1}),
         ("lease.slot", {"slot": 8}),
+        ("lease.validFrom", {"valid_from": NOW - 11, "valid_until": NOW + 1}),
+        ("lease.validFrom", {"valid_from": NOW + 60, "valid_until": NOW + 111}),
         ("lease.validUntil", {"valid_until": NOW}),
-        ("lease.validUntil", {"valid_from": NOW - 60, "valid_until": NOW}),
+        ("lease.validUntil", {"valid_from": NOW - 10, "valid_until": NOW}),
         ("lease.validUntil", {"valid_until": NOW + RULES.lease_seconds + 1}),
     ],
 )

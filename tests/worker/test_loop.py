@@ -119,9 +119,9 @@ def test_lease_that_ends_before_its_group_is_made_is_given_up(caplog: pytest.Log
     assert "step 1 slot 0 given up: the lease ended" in caplog.text
 
 
-def test_lease_is_held_only_as_long_as_chain_time_leaves() -> None:
+def test_lease_is_held_only_as_long_as_the_pools_clock_leaves() -> None:
     scene = make_scene([sign_lease(make_lease())])
-    scene.facts[1] = step_facts(chain_time=make_lease().valid_until - 5)
+    scene.facts[1] = step_facts(pool_time=make_lease().valid_until - 5)
     scene.weights.failures = [Unavailable("no weights")] * 50
     begun = scene.clock.now
     for action in play(scene, ticks=200):

@@ -125,7 +125,7 @@ def town(devnet: Devnet, tmp_path: Path) -> Iterator[Town]:
     (tmp_path / "card.doc").write_bytes(canonical(card))
     (tmp_path / "environment.doc").write_bytes(canonical(environment))
     pool = devnet.pool(card_hash=document_hash(card), environment_hash=document_hash(environment), lease_seconds=30)
-    for validator in ("vera", "victor", "vince"):
+    for validator in ("vera", "victor", "vince", "viola"):
         devnet.stake(validator, pool, Role.VALIDATOR)
     devnet.stake("miner", pool, Role.WORKER)
     (tmp_path / "password").write_text(PASSWORD)

@@ -20,6 +20,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("number", name=op.f("pk_blocks")),
     )
     op.create_table(
+        "cases",
+        sa.Column("case_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("step", sa.BigInteger(), nullable=False),
+        sa.Column("slot", sa.BigInteger(), nullable=False),
+        sa.Column("provider", sa.String(length=42), nullable=False),
+        sa.Column("kind", sa.BigInteger(), nullable=False),
+        sa.Column("phase", sa.BigInteger(), nullable=False),
+        sa.Column("ruling", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("case_id", name=op.f("pk_cases")),
+    )
+    op.create_index(op.f("ix_cases_step"), "cases", ["step"], unique=False)
+    op.create_table(
         "commitments",
         sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("submission_root", sa.LargeBinary(length=32), nullable=False),
@@ -36,8 +48,11 @@ def upgrade() -> None:
         sa.Column("block_number", sa.BigInteger(), nullable=False),
         sa.Column("block_hash", sa.LargeBinary(length=32), nullable=False),
         sa.Column("chain_time", sa.BigInteger(), nullable=False),
+        sa.Column("pool_time", sa.BigInteger(), nullable=False),
         sa.Column("seen_at", sa.Float(precision=53), nullable=False),
         sa.Column("is_open", sa.Boolean(), nullable=False),
+        sa.Column("is_paused", sa.Boolean(), nullable=False),
+        sa.Column("trainer", sa.String(length=42), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_cursor")),
     )
     op.create_table(
@@ -48,7 +63,7 @@ def upgrade() -> None:
         sa.Column("transaction", sa.LargeBinary(length=32), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("step", sa.BigInteger(), nullable=True),
-        sa.Column("leaf_index", sa.BigInteger(), nullable=True),
+        sa.Column("slot", sa.BigInteger(), nullable=True),
         sa.Column("arguments", sa.Text(), nullable=False),
         sa.Column("stale_key", sa.String(length=96), nullable=False),
         sa.PrimaryKeyConstraint("block_number", "log_index", name=op.f("pk_events")),
@@ -140,32 +155,53 @@ def upgrade() -> None:
         sa.Column("phase", sa.BigInteger(), nullable=False),
         sa.Column("policy_step", sa.BigInteger(), nullable=False),
         sa.Column("slots", sa.BigInteger(), nullable=False),
-        sa.Column("leaf_count", sa.BigInteger(), nullable=False),
+        sa.Column("taken", sa.BigInteger(), nullable=False),
         sa.Column("opened_block", sa.BigInteger(), nullable=False),
-        sa.Column("opened_at", sa.BigInteger(), nullable=False),
         sa.Column("seed_block", sa.BigInteger(), nullable=False),
         sa.Column("seeded_at", sa.BigInteger(), nullable=False),
         sa.Column("audit_block", sa.BigInteger(), nullable=False),
         sa.Column("committed_at", sa.BigInteger(), nullable=False),
-        sa.Column("audited_at", sa.BigInteger(), nullable=False),
-        sa.Column("voted_at", sa.BigInteger(), nullable=False),
+        sa.Column("audit_from", sa.BigInteger(), nullable=False),
+        sa.Column("reveal_until", sa.BigInteger(), nullable=False),
+        sa.Column("was_redrawn", sa.Boolean(), nullable=False),
         sa.Column("finalized_at", sa.BigInteger(), nullable=False),
         sa.Column("seed_beacon", sa.LargeBinary(length=32), nullable=False),
         sa.Column("submission_root", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("leaf_count", sa.BigInteger(), nullable=False),
+        sa.Column("outcomes", sa.LargeBinary(), nullable=True),
+        sa.Column("coordinator", sa.String(length=42), nullable=False),
+        sa.Column("card_hash", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("price_per_group", sa.String(length=78), nullable=False),
+        sa.Column("price_per_token", sa.String(length=78), nullable=False),
         sa.PrimaryKeyConstraint("step", name=op.f("pk_steps")),
+    )
+    op.create_table(
+        "stakes",
+        sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("provider", sa.String(length=42), nullable=False),
+        sa.Column("active", sa.String(length=78), nullable=False),
+        sa.PrimaryKeyConstraint("step", "provider", name=op.f("pk_stakes")),
+    )
+    op.create_table(
+        "taken",
+        sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("provider", sa.String(length=42), nullable=False),
+        sa.Column("leaf_hash", sa.LargeBinary(length=32), nullable=True),
+        sa.PrimaryKeyConstraint("step", "slot", name=op.f("pk_taken")),
     )
     op.create_table(
         "verdicts",
         sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("node", sa.String(length=42), nullable=False),
-        sa.Column("leaf_index", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("pool", sa.BigInteger(), nullable=False),
         sa.Column("leaf_hash", sa.LargeBinary(length=32), nullable=False),
         sa.Column("outcome", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.BigInteger(), nullable=False),
         sa.Column("rewards_hash", sa.LargeBinary(length=32), nullable=False),
         sa.Column("signature", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("step", "node", "leaf_index", name=op.f("pk_verdicts")),
+        sa.PrimaryKeyConstraint("step", "node", "slot", name=op.f("pk_verdicts")),
     )
     op.create_table(
         "votes",
@@ -205,7 +241,7 @@ def upgrade() -> None:
         sa.Column("received_at", sa.BigInteger(), nullable=False),
         sa.Column("receipt_signature", sa.LargeBinary(), nullable=False),
         sa.Column("uploaded_at", sa.BigInteger(), nullable=True),
-        sa.Column("leaf_index", sa.BigInteger(), nullable=True),
+        sa.Column("is_committed", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["lease_hash"], ["leases.lease_hash"], name=op.f("fk_submissions_lease_hash")),
         sa.PrimaryKeyConstraint("leaf_hash", name=op.f("pk_submissions")),
         sa.UniqueConstraint("lease_hash", name=op.f("uq_submissions_lease_hash")),
@@ -226,6 +262,8 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_votes_evidence_root"), table_name="votes")
     op.drop_table("votes")
     op.drop_table("verdicts")
+    op.drop_table("taken")
+    op.drop_table("stakes")
     op.drop_table("steps")
     op.drop_table("stale")
     op.drop_table("positions")
@@ -243,4 +281,6 @@ def downgrade() -> None:
     op.drop_table("events")
     op.drop_table("cursor")
     op.drop_table("commitments")
+    op.drop_index(op.f("ix_cases_step"), table_name="cases")
+    op.drop_table("cases")
     op.drop_table("blocks")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
+from pathlib import Path
 
 import pytest
 from eth_account.signers.local import LocalAccount
 
 from stannary.chain import Chain, Sender
-from stannary.errors import ChainError, FundsError, Reverted, Unmined, Unreachable
+from stannary.chain.sender import default_lock_folder
+from stannary.errors import ChainError, FundsError, Reverted, SettingsError, Unmined, Unreachable
 from stannary.types import Address
 from tests.chains import ETHER, TOKENS, Devnet
 
@@ -113,6 +117,38 @@ def test_sender_with_a_held_lock_gives_up_and_names_the_account(
     first, second = devnet.sender("a"), devnet.sender("a")
     with first._exclusive(), pytest.raises(ChainError, match=second.address):
         second.submit(devnet.chain.token.encode("transfer", NOBODY, 1))
+
+
+def test_lock_folder_is_the_users_own_and_closed_to_others(
+    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert default_lock_folder() == tmp_path / "state" / "stannary"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_lock_folder() == tmp_path / ".local" / "state" / "stannary"
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    sender = devnet.sender("a", lock_folder=folder)
+    with sender._exclusive():
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_lock_folder_of_another_user_is_refused(devnet: Devnet, tmp_path: Path) -> None:
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(SettingsError, match="another user"):
+        devnet.sender("a", lock_folder=folder).pay(NOBODY, 1)
+
+
+def test_record_that_is_damaged_holds_up_nobody(devnet: Devnet) -> None:
+    sender = devnet.sender("a")
+    with sender._exclusive():
+        sender._record(0).write_text("{")
+    assert devnet.chain.token.transfer(sender, NOBODY, 1).is_success
 
 
 def test_sender_without_a_chain_is_unreachable_and_hides_the_path() -> None:

@@ -1,0 +1,62 @@
+"""Taking a leaf before a jury: what a dispute needs from chain and files, gathered and sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stannary.audit import decide
+from stannary.chain import Chain, LeafOpening, Sender, StepHistory
+from stannary.errors import Malformed, SettingsError
+from stannary.structs import Submission
+from stannary.types import ZERO_HASH, CaseKind, Hash, Outcome
+from stannary.verdict import unpack_outcomes
+
+
+def open_dispute(
+    chain: Chain,
+    sender: Sender,
+    pool: int,
+    step: int,
+    slot: int,
+    leaves: Sequence[Submission],
+    *,
+    kind: CaseKind,
+    location: str,
+    evidence_hash: Hash = ZERO_HASH,
+) -> int:
+    """Challenge or appeal a leaf and return the case's number; approves the bond and pays it.
+
+    `leaves` are those under the step's root; `location` is where the bytes of the leaf are served until the case is
+    resolved. Raises: SettingsError if the panel decided otherwise than the dispute supposes, or the bond is not there;
+    Malformed if the slot has no leaf; Reverted, such as after the challenge window.
+    """
+    history = chain.step_history(pool, step)
+    opening = open_leaf(history, leaves, slot)
+    votes = history.votes_by_seat()
+    decided = panel_outcome(history, slot, chain.pool_registry.terms_of(pool).quorum)
+    if (kind is CaseKind.CHALLENGE) != (decided is Outcome.ACCEPT):
+        right = "appeal it" if kind is CaseKind.CHALLENGE else "challenge it"
+        raise SettingsError(f"the panel of step {step} says {decided.name.lower()} of slot {slot}: {right} instead")
+    bond = chain.dispute_court.bond_of(pool)
+    if bond:
+        chain.token.require_funds(sender.address, bond)
+        chain.token.require_allowance(sender, chain.deployment.payout_vault, bond)
+    send = chain.dispute_court.challenge if kind is CaseKind.CHALLENGE else chain.dispute_court.appeal
+    return send(sender, pool, step, opening, votes, evidence_hash, location)
+
+
+def open_leaf(history: StepHistory, leaves: Sequence[Submission], slot: int) -> LeafOpening:
+    """Return the opening of a slot's leaf. Raises: Malformed if it has none."""
+    if slot in history.delivered:
+        return LeafOpening(history.delivered[slot].leaf, ())
+    if history.opened is None or all(leaf.slot != slot for leaf in leaves):
+        raise Malformed("slot", expected="one with a leaf", got=slot)
+    return LeafOpening.of(leaves, history.opened.slots, slot)
+
+
+def panel_outcome(history: StepHistory, slot: int, quorum: int) -> Outcome:
+    """Return what the revealed votes decide about a slot. Raises: Malformed if there is no such slot."""
+    if not 0 <= slot < history.positions:
+        raise Malformed("slot", expected=f"0 … {history.positions - 1}", got=slot)
+    ballots = [unpack_outcomes(vote, history.positions) for vote in history.votes_by_seat() if vote]
+    return decide((ballot[slot] for ballot in ballots), quorum)

@@ -1,0 +1,182 @@
+"""The validator's loop on the real contracts: seats by draw and by redraw, commitments, reveals, cases moved on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stannary.chain import Block, LeafOpening, events
+from stannary.commitments import vote_commitment
+from stannary.errors import Unavailable
+from stannary.structs import Submission
+from stannary.types import ZERO_HASH, Address, Hash, Outcome, Role, Ruling
+from stannary.verdict import unpack_outcomes
+from stannary.wire import LeavesOut, VerdictsIn
+from tests.chains import ROOT, Devnet
+from validator.assembly import ChainCourt, ChainLedger, rules_of
+from validator.loop import Validator
+from validator.parts import Parts
+from validator.records import Records
+from validator.votes import RulingStore, Vote, VoteStore
+
+SLOTS = 4
+A = Outcome.ACCEPT
+
+
+class NoCoordinator:
+    """Serves nothing, so that every vote is an abstention."""
+
+    def leaves(self, step: int) -> LeavesOut:
+        raise Unavailable("no leaves here")
+
+    def submission_file(self, expected: Hash) -> bytes:
+        raise Unavailable("no file here")
+
+    def put_evidence(self, evidence_root: Hash, data: bytes) -> None:
+        raise AssertionError("an abstention on the whole step has no evidence")
+
+    def post_verdicts(self, verdicts: VerdictsIn) -> None:
+        raise AssertionError("an abstention on the whole step has no verdicts")
+
+
+class NoWeights:
+    """Holds no policy."""
+
+    def fetch(self, policy_step: int, policy_root: Hash) -> Path:
+        raise Unavailable("no policy here")
+
+    load = fetch
+
+
+class Clock:
+    """The loop's own clock, as fast as the chain's."""
+
+    def __init__(self, devnet: Devnet) -> None:
+        self.devnet = devnet
+
+    def __call__(self) -> float:
+        return float(self.devnet.chain.frozen().timestamp)
+
+
+def open_validator(devnet: Devnet, pool: int, name: str, folder: Path) -> Validator:
+    chain, sender = devnet.chain, devnet.sender(name)
+
+    def seal(step: int, vote: Vote) -> Hash:
+        rest = (vote.outcomes, vote.verdict_root, vote.evidence_root, vote.salt)
+        return vote_commitment(chain.panel_domain, pool, step, sender.address, *rest)
+
+    terms, records = chain.pool_registry.terms_of(pool), Records(folder / name)
+    parts = Parts(
+        rules=rules_of(terms, chain, pool),
+        court_domain=chain.court_domain,
+        vote_seconds=terms.vote_seconds,
+        provider=sender.address,
+        account=devnet.account(name),
+        card_of=lambda _: pytest.fail("nothing is judged"),
+        ledger=ChainLedger(chain, pool, sender.address, sender),
+        court=ChainCourt(chain, pool, sender.address, sender),
+        coordinator=NoCoordinator(),
+        fetch=lambda _: pytest.fail("nothing is fetched"),
+        weights=NoWeights(),  # type: ignore[arg-type]
+        open_environment=lambda _: pytest.fail("nothing is judged"),
+        compute="test",
+        votes=VoteStore(records, seal),
+        rulings=RulingStore(records),
+    )
+    return Validator(parts, clock=Clock(devnet))
+
+
+def drawn(devnet: Devnet) -> tuple[int, list[str], str, list[Submission]]:
+    """Return a pool whose step 0 has its panel: the panel's names, and who did not get a seat."""
+    pool = devnet.pool()
+    judges = {devnet.name_of(sender.address) for sender in devnet.judges(pool)}
+    worker = devnet.stake("worker", pool, Role.WORKER).address
+    devnet.open_step(pool, slots=SLOTS)
+    leaves = [Submission(pool, 0, slot, worker, worker, 1, ROOT, ROOT) for slot in (1, 2)]
+    devnet.commit(pool, leaves)
+    panel = devnet.draw(pool)
+    (rest,) = judges - set(panel)
+    return pool, panel, rest, leaves
+
+
+def test_abstention_is_committed_at_the_end_of_the_window_and_revealed(devnet: Devnet, tmp_path: Path) -> None:
+    pool, panel, _, _ = drawn(devnet)
+    validator, voting = open_validator(devnet, pool, panel[0], tmp_path), devnet.chain.voting_panel
+    member, times = devnet.sender(panel[0]).address, voting.panel_times_of(pool, 0)
+    validator.tick()
+    assert not voting.ballot_of(pool, 0, member).is_committed
+    devnet.wait_until(pool, times.commit_until - 10)
+    for _ in range(2):
+        validator.tick()
+        devnet.mine()
+    assert voting.ballot_of(pool, 0, member).is_committed
+    again = open_validator(devnet, pool, panel[0], tmp_path)
+    devnet.wait_until(pool, times.reveal_from)
+    again.tick()
+    assert voting.ballot_of(pool, 0, member).is_revealed
+    vote = devnet.chain.step_history(pool, 0).votes[member]
+    assert unpack_outcomes(vote.outcomes, SLOTS) == [Outcome.ABSTAIN] * SLOTS
+    assert (vote.verdict_root, vote.evidence_root) == (ZERO_HASH, ZERO_HASH)
+    devnet.mine()
+    again.tick()
+    assert again.parts.votes.unpublished() == []
+
+
+def test_seat_by_redraw_is_noticed_and_served(devnet: Devnet, tmp_path: Path) -> None:
+    pool, _, rest, _ = drawn(devnet)
+    validator, voting = open_validator(devnet, pool, rest, tmp_path), devnet.chain.voting_panel
+    validator.tick()
+    devnet.wait_until(pool, voting.panel_times_of(pool, 0).reveal_until)
+    voting.redraw_panel(devnet.sender("trainer"), pool, 0)
+    assert voting.panel_of(pool, 0) == [devnet.sender(rest).address]
+    validator.tick()
+    devnet.wait_until(pool, voting.panel_times_of(pool, 0).commit_until - 10)
+    for _ in range(3):
+        validator.tick()
+        devnet.mine()
+    assert voting.ballot_of(pool, 0, devnet.sender(rest).address).is_revealed
+
+
+def disputed(devnet: Devnet, tmp_path: Path) -> tuple[int, int, Validator, Address]:
+    """Return a case about an accepted leaf, and who alone can be its juror."""
+    pool, panel, rest, leaves = drawn(devnet)
+    devnet.vote(pool, dict.fromkeys(panel, (Outcome.ABSTAIN, A, A, Outcome.ABSTAIN)))
+    accuser, chain = devnet.sender("accuser"), devnet.chain
+    chain.token.require_allowance(accuser, chain.deployment.payout_vault, chain.dispute_court.bond_of(pool))
+    votes = chain.step_history(pool, 0).votes_by_seat()
+    opening = LeafOpening.of(leaves, SLOTS, 2)
+    case_id = chain.dispute_court.challenge(accuser, pool, 0, opening, votes, ZERO_HASH, "http://accuser.example/x")
+    return pool, case_id, open_validator(devnet, pool, rest, tmp_path), devnet.sender(rest).address
+
+
+def test_juror_draws_its_jury_abstains_for_want_of_the_leaf_and_resolves(devnet: Devnet, tmp_path: Path) -> None:
+    pool, case_id, validator, juror = disputed(devnet, tmp_path)
+    court = devnet.chain.dispute_court
+    for _ in range(12):  # its turn comes after others had theirs
+        validator.tick()
+        devnet.advance(1)
+    assert court.jury_of(case_id) == [juror]
+    devnet.wait_until(pool, court.jury_times_of(case_id).commit_until - 10)
+    for _ in range(6):
+        validator.tick()
+        devnet.mine()
+    shown = devnet.chain.read_events(devnet.chain.deployment.deployed_block, devnet.chain.frozen().number)
+    rulings = [event for event in shown if isinstance(event, events.JurorRevealed)]
+    assert [(event.provider, event.ruling) for event in rulings] == [(juror, Ruling.NONE)]
+    assert any(isinstance(event, events.JuryRedrawn) for event in shown), "a jury without quorum is drawn anew"
+
+
+def test_location_of_a_case_is_read_from_the_chain(devnet: Devnet, tmp_path: Path) -> None:
+    _, case_id, validator, _ = disputed(devnet, tmp_path)
+    at: Block = devnet.chain.frozen()
+    case = validator.parts.court.case(case_id, at)
+    assert case is not None
+    assert validator.parts.court.location(case_id, case) == "http://accuser.example/x"
+    assert validator.parts.court.case_count(at) == 1
+
+
+def test_case_of_another_pool_is_none(devnet: Devnet, tmp_path: Path) -> None:
+    _, case_id, _, _ = disputed(devnet, tmp_path)
+    other = ChainCourt(devnet.chain, 77, devnet.sender("judge-0").address, devnet.sender("judge-0"))
+    assert other.case(case_id, devnet.chain.frozen()) is None
