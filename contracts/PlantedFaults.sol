@@ -80,6 +80,8 @@ contract PlantedFaults is IPlantedFaults, ReentrancyGuardTransient {
             planted.planter != opening.leaf.provider || planted.isSettled || planted.pool != pool
                 || planted.step != step
         ) revert UnknownPlant(commitment);
+        // What a leaf claims beyond its cap may be paid from what the planter's others leave of theirs: more than the bond.
+        if (opening.leaf.units > ledger.ratesOf(pool, step).unitCap) revert UnknownPlant(commitment);
         // Whatever commitments name a leaf, who accepted it is fined once.
         if (isPlant[leafHash]) revert PlantRevealedBefore(commitment);
         (,, uint64 votesUntil,) = panel.panelTimesOf(pool, step);
@@ -115,8 +117,8 @@ contract PlantedFaults is IPlantedFaults, ReentrancyGuardTransient {
         return keccak256(abi.encode(PLANT_TAG, block.chainid, address(this), planter, leafHash, salt));
     }
 
-    /// @dev What holds of a revealed plant, and whether a jury has fined who accepted it. A jury that was not served its
-    /// bytes lets a fault stand and fines nobody.
+    /// @dev What holds of a revealed plant, and whether a jury has fined who accepted it. A jury that was not served
+    /// the bytes lets a fault stand and fines nobody.
     function _finalOutcome(Plant storage planted, bytes calldata outcomes)
         private
         view

@@ -175,7 +175,8 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
             releaseAt: releaseAt,
             epoch: position.epoch,
             barrier: ledger.stepCountOf(pool),
-            shares: shares
+            shares: shares,
+            startBlock: uint64(block.number)
         });
         (uint256 staying, uint256 minimum) = _recordActive(pool, role, provider, position);
         // A rest that does not count would still hold a place in the list of validators, and a payee.
@@ -622,10 +623,13 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
     /// @dev A step that was open when the exit began may still find a fault; after it settles, anyone has the
     /// challenge window to slash. Every phase of a step can be pushed on by anyone, so nobody can hold an exit up.
     function _checkBarrier(ExitId exitId, Exit memory leaving, uint64 time) private view {
-        if (leaving.barrier == 0) return;
+        uint32 barrier = leaving.barrier;
+        // Steps of the same block count the stake of the block before: it was at work in them.
+        while (ledger.isOpenedBy(leaving.pool, barrier, leaving.startBlock)) ++barrier;
+        if (barrier == 0) return;
         uint32 settled = ledger.settledCountOf(leaving.pool);
-        if (settled < leaving.barrier) revert StepsUnsettled(leaving.pool, settled, leaving.barrier);
-        uint256 until = uint256(ledger.finalizedAtOf(leaving.pool, leaving.barrier - 1))
+        if (settled < barrier) revert StepsUnsettled(leaving.pool, settled, barrier);
+        uint256 until = uint256(ledger.finalizedAtOf(leaving.pool, barrier - 1))
             + registry.windowsOf(leaving.pool).challengeSeconds;
         if (time < until) revert SlashWindowOpen(exitId, until, time);
     }

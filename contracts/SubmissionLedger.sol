@@ -339,6 +339,12 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     }
 
     /// @inheritdoc ISubmissionLedger
+    function isOpenedBy(PoolId pool, uint32 step, uint256 blockNumber) external view override returns (bool) {
+        uint256 openedBlock = _steps[pool][step].openedBlock;
+        return openedBlock != 0 && openedBlock <= blockNumber;
+    }
+
+    /// @inheritdoc ISubmissionLedger
     function finalizedAtOf(PoolId pool, uint32 step) external view override returns (uint64) {
         return _steps[pool][step].finalizedAt;
     }

@@ -50,9 +50,9 @@ contract VotingPanel is IVotingPanel {
     uint256 private constant ONE_GROUP = 1 << 128; // above the units of a step
 
     IPoolRegistry public immutable registry;
-    IStakeManager public immutable stakes;
+    IStakeManager private immutable stakes;
     ISubmissionLedger public immutable ledger;
-    IPayoutVault public immutable vault;
+    IPayoutVault private immutable vault;
     IPlantedFaults private immutable plants;
     address private immutable court;
 
@@ -472,7 +472,11 @@ contract VotingPanel is IVotingPanel {
             }
         }
         uint256 groups = 0;
-        for (uint256 i = 0; i < books.counts.length; ++i) groups += books.counts[i] / ONE_GROUP;
+        for (uint256 i = 0; i < books.counts.length; ++i) {
+            // Absurd units must not run over into groups when a slot taken on chain is added.
+            books.counts[i] &= ~(ONE_GROUP / 2);
+            groups += books.counts[i] / ONE_GROUP;
+        }
         return groups <= accepted;
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from stannary.types import CasePhase, Phase
+from stannary.types import CasePhase, Hash, Phase
 
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_LAST_S = 15.0
@@ -93,6 +93,7 @@ class CaseView:
     round: int
     step: int
     slot: int
+    leaf_hash: Hash
     is_statistics: bool
     seat: Seat
 

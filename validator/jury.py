@@ -77,7 +77,7 @@ class JuryDuty:
 
     def serve(self, view: CaseView, work: Work, at: Block) -> bool:
         """Judge, write down and commit; say whether nothing is left to commit."""
-        vote = self._parts.rulings.find(view.case_id, view.round)
+        vote = self._parts.rulings.find(view.case_id, view.round, view.leaf_hash)
         if vote is None:
             ruling = self._rule(view, work, at)
             if ruling is None:
@@ -86,7 +86,7 @@ class JuryDuty:
                 return False
             vote = JurorVote(ruling, new_salt())
             try:
-                self._parts.rulings.put(view.case_id, view.round, vote)
+                self._parts.rulings.put(view.case_id, view.round, view.leaf_hash, vote)
             except OperatorError as error:
                 self._waiting.on(str(error))
                 work.back_off(self._clock())
@@ -99,7 +99,7 @@ class JuryDuty:
         Raises: NetworkError, ChainError when the chain does not answer.
         """
         court = self._parts.court
-        vote = self._parts.rulings.find(view.case_id, view.round)
+        vote = self._parts.rulings.find(view.case_id, view.round, view.leaf_hash)
         if vote is None:
             return False
         try:
@@ -157,11 +157,15 @@ class JuryDuty:
             return OpenCase(case_id, case, jury, window, None)
         ballot = court.own_ruling(case_id, at)
         is_open = ballot.is_committed and not ballot.is_revealed
-        is_recorded = is_open and self._parts.rulings.find(case_id, case.round) is not None
+        is_recorded = is_open and self._parts.rulings.find(case_id, case.round, case.leaf_hash) is not None
         seat = Seat(window, ballot.is_committed, ballot.is_revealed, is_recorded)
         is_statistics = case.kind is CaseKind.STATISTICS
         return OpenCase(
-            case_id, case, jury, window, CaseView(case_id, case.round, case.step, case.slot, is_statistics, seat)
+            case_id,
+            case,
+            jury,
+            window,
+            CaseView(case_id, case.round, case.step, case.slot, case.leaf_hash, is_statistics, seat),
         )
 
     def _rank(self, found: OpenCase, at: Block) -> int:
@@ -212,7 +216,7 @@ class JuryDuty:
         else:
             history = self._parts.ledger.history(view.step, at)
             leaves, work.taken_beacons = delivered_leaves(history), history.taken_beacons
-        leaf = next((leaf for leaf in leaves if leaf.submission.struct_hash() == case.leaf_hash), None)
+        leaf = next((leaf for leaf in leaves if leaf.submission.struct_hash() == view.leaf_hash), None)
         if leaf is None:
             raise Unavailable(f"nobody serves the leaf of case {view.case_id}")
         work.leaves = (replace(leaf, location=court.location(view.case_id, case) or leaf.location),)

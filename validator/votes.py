@@ -232,18 +232,18 @@ class VoteStore:
 
 
 class RulingStore:
-    """A juror's votes on disk: one for each case and round, never overwritten while it can be read."""
+    """A juror's votes on disk: one for each case, round and leaf, never overwritten while it can be read."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def put(self, case_id: int, round_number: int, vote: JurorVote) -> None:
+    def put(self, case_id: int, round_number: int, leaf_hash: Hash, vote: JurorVote) -> None:
         """Write a vote, whole or not at all. Raises: OperatorError when the disk refuses."""
-        self._records.write(self._name(case_id, round_number), vote.to_bytes())
+        self._records.write(self._name(case_id, round_number, leaf_hash), vote.to_bytes())
 
-    def find(self, case_id: int, round_number: int) -> JurorVote | None:
+    def find(self, case_id: int, round_number: int, leaf_hash: Hash) -> JurorVote | None:
         """Return the vote that was written down; a damaged file is none."""
-        name = self._name(case_id, round_number)
+        name = self._name(case_id, round_number, leaf_hash)
         data = self._records.read(name)
         if data is None:
             return None
@@ -254,5 +254,6 @@ class RulingStore:
             return None
 
     @staticmethod
-    def _name(case_id: int, round_number: int) -> str:
-        return f"case-{case_id:08d}-{round_number}.ruling"
+    def _name(case_id: int, round_number: int, leaf_hash: Hash) -> str:
+        # The leaf is part of the name: after a fork, or on a new devnet, a case of the same number is another one.
+        return f"case-{case_id:08d}-{round_number}-{leaf_hash.hex()[:_SHOWN]}.ruling"

@@ -17,6 +17,7 @@ interface IStakeManager {
         uint64 epoch; // of the position; a position slashed to nothing starts a new one
         uint32 barrier; // steps of the pool that had been opened: all must settle first
         uint256 shares;
+        uint64 startBlock; // a step opened in it had this stake at work
     }
 
     event Deposited(address indexed provider, uint256 amount);

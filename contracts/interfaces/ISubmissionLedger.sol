@@ -206,6 +206,9 @@ interface ISubmissionLedger {
     /// @notice What a step pays.
     function ratesOf(PoolId pool, uint32 step) external view returns (Rates memory);
 
+    /// @notice Whether a step was opened in that block or before.
+    function isOpenedBy(PoolId pool, uint32 step, uint256 blockNumber) external view returns (bool);
+
     /// @notice When a step was finalized or cancelled, on the pool's clock; 0 is not yet.
     function finalizedAtOf(PoolId pool, uint32 step) external view returns (uint64);
 

@@ -35,6 +35,8 @@ class Exit:
     barrier: int
     """Steps of the pool that were open then: all must settle first."""
     shares: int
+    start_block: int
+    """A step that was opened in it had this stake at work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -535,7 +535,7 @@ contract DisputeCourtTest is DisputeTest {
 
     // -- the jury's draw
 
-    function test_D2_jury_is_drawn_by_its_block_and_the_stakes_before_the_step() external {
+    function test_D1_jury_is_drawn_by_its_block_and_the_stakes_before_the_step() external {
         Submission[] memory leaves = acceptedStep(0);
         address[] memory members = panel.panelOf(pool, 0);
         CaseId id = challengeBy(DISPUTANT, 0, leaves, 1);
@@ -590,7 +590,7 @@ contract DisputeCourtTest is DisputeTest {
         eq(court.juryOf(id).length, 3);
     }
 
-    function testFuzz_D2_jury_is_disjoint_from_panel_and_earlier_juries(bytes32 first, bytes32 second) external {
+    function testFuzz_D1_jury_is_disjoint_from_panel_and_earlier_juries(bytes32 first, bytes32 second) external {
         vm.assume(first != 0 && second != 0);
         CaseId id = challenged(0);
         address[] memory members = panel.panelOf(pool, 0);
@@ -1236,7 +1236,7 @@ contract DisputeCourtTest is DisputeTest {
         eqEscrowAfter(7 * JUROR_FEE, SLOT);
     }
 
-    /// After a case that was resolved before its step is finalized: what it paid of the step's money, and what it locked.
+    /// After a case resolved before its step is finalized: what it paid of the step's money, and what it locked.
     function eqEscrowAfter(uint256 paid, uint256 locked) internal view {
         // 5,206 reserved, of which two beacons were sealed for 6, and the slot with its juries is used up.
         eqEscrow(FUNDS - 5_206 + SLOT + JURY - locked - paid, 5_206 - 6 - SLOT - JURY, locked);
@@ -2099,7 +2099,7 @@ contract DisputeCourtOfFewTest is DisputeTest {
         stakes.setPayee(pool, payee);
     }
 
-    function test_D2_disputant_and_who_shares_its_payee_do_not_judge() external {
+    function test_D1_disputant_and_who_shares_its_payee_do_not_judge() external {
         Submission[] memory leaves = acceptedStep(0);
         address[] memory others = without(panel.panelOf(pool, 0), new address[](0));
         eq(others.length, 5);
@@ -2111,7 +2111,7 @@ contract DisputeCourtOfFewTest is DisputeTest {
         require(isOf(others[2], jury) && isOf(others[3], jury), "a party judges");
     }
 
-    function test_D2_provider_of_a_disputing_node_does_not_judge() external {
+    function test_D1_provider_of_a_disputing_node_does_not_judge() external {
         Submission[] memory leaves = acceptedStep(0);
         address[] memory others = without(panel.panelOf(pool, 0), new address[](0));
         address node = vm.addr(0x77);
@@ -2126,7 +2126,7 @@ contract DisputeCourtOfFewTest is DisputeTest {
         require(isOf(others[3], jury) && isOf(others[4], jury), "a party judges");
     }
 
-    function test_D2_who_is_paid_for_a_stranger_that_disputes_does_not_judge() external {
+    function test_D1_who_is_paid_for_a_stranger_that_disputes_does_not_judge() external {
         Submission[] memory leaves = acceptedStep(0);
         address[] memory others = without(panel.panelOf(pool, 0), new address[](0));
         for (uint256 i = 0; i < 3; ++i) setPayee(others[i], STRANGER);
@@ -2136,7 +2136,7 @@ contract DisputeCourtOfFewTest is DisputeTest {
         require(isOf(others[3], jury) && isOf(others[4], jury), "a party judges");
     }
 
-    function test_D2_payee_of_the_worker_does_not_judge() external {
+    function test_D1_payee_of_the_worker_does_not_judge() external {
         // Named before it became a validator itself.
         address purse = address(0x108);
         setPayee(workers[0], purse);
@@ -2159,7 +2159,7 @@ contract DisputeCourtOfFewTest is DisputeTest {
         require(!isOf(purse, jury), "the worker's purse judges");
     }
 
-    function test_D2_appellant_and_accuser_do_not_judge_an_appeal() external {
+    function test_D1_appellant_and_accuser_do_not_judge_an_appeal() external {
         settled(0);
         CaseId id = accuse(0, 0);
         address[] memory jury = judge(id, Ruling.Fault);
@@ -2207,7 +2207,7 @@ contract DisputeCourtOfFewTest is DisputeTest {
         eq(court.caseOf(id).outcome, Outcome.Fault);
     }
 
-    function test_D2_dismissed_members_do_not_judge_and_a_case_without_jurors_ends() external {
+    function test_D1_dismissed_members_do_not_judge_and_a_case_without_jurors_ends() external {
         Submission[] memory leaves = makeLeaves(0, 4);
         address[] memory dismissed = audit(0, 6, leaves);
         skip(60);

@@ -116,7 +116,7 @@ contract BallotHarness {
         return _box.members();
     }
 
-    function positions() external view returns (uint16) {
+    function positionCount() external view returns (uint16) {
         return _box.positions;
     }
 
@@ -756,7 +756,7 @@ contract BallotsTest {
         box.open(seats(3), POSITIONS, START);
         same(box.members(), seats(3));
         checkTimes(START + 40, START + 40, START + 60);
-        require(box.countRevealed() == 0 && !box.wasRefilled() && box.positions() == POSITIONS);
+        require(box.countRevealed() == 0 && !box.wasRefilled() && box.positionCount() == POSITIONS);
         for (uint160 i = 1; i <= 3; ++i) {
             require(box.seatOf(address(i)) == i - 1);
             checkBallot(i, false, false, bytes32(0));
@@ -904,7 +904,7 @@ contract BallotsTest {
         address[] memory members = new address[](4);
         (members[0], members[1], members[2], members[3]) = (address(2), address(4), address(11), address(12));
         same(box.members(), members);
-        require(box.wasRefilled() && box.countRevealed() == 2 && box.positions() == POSITIONS);
+        require(box.wasRefilled() && box.countRevealed() == 2 && box.positionCount() == POSITIONS);
         checkTimes(START + 110, START + 110, START + 130);
         checkBallot(2, true, true, contentOf(address(2)));
         checkBallot(4, true, true, contentOf(address(4)));

@@ -544,24 +544,48 @@ contract PlantedFaultsTest is DisputeTest {
         eq(earned(planter), wages);
     }
 
-    function testFuzz_F1_accepted_plant_never_earns_more_than_its_bond(uint32 units) external {
-        Submission[] memory leaves = makeLeaves(0, 4);
+    /// A planted leaf of so many units, up to its votes.
+    function votedWith(uint32 units, bytes memory votes)
+        internal
+        returns (bytes32 commitment, Submission[] memory leaves)
+    {
+        leaves = makeLeaves(0, 4);
         leaves[1].units = units;
         seed(0, 6);
-        bytes32 commitment = plants.plantCommitment(planter, ledger.leafHash(leaves[1]), SALT);
+        commitment = plants.plantCommitment(planter, ledger.leafHash(leaves[1]), SALT);
         allow(planter, SLOT);
         vm.prank(planter);
         plants.plant(pool, 0, commitment);
         commit(0, 6, leaves);
         draw(0);
-        voteAll(0, ballot(Outcome.Accept));
+        voteAll(0, votes);
+    }
+
+    function testFuzz_F1_accepted_plant_never_earns_more_than_its_bond(uint32 units) external {
+        bytes memory outcomes = ballot(Outcome.Accept);
+        (bytes32 commitment, Submission[] memory leaves) = votedWith(units % 201, outcomes);
         reveal(0, leaves);
         finish(0);
         bytes[] memory votes = votesOf(0);
-        plants.settlePlant(commitment, votes, ballot(Outcome.Accept));
+        plants.settlePlant(commitment, votes, outcomes);
         // 400 for the other leaf; for this one at most what the bond of SLOT lost.
+        eq(earned(planter), 400 + 100 + 2 * (units % 201));
         require(earned(planter) - 400 <= SLOT, "a plant pays");
         eq(token.balanceOf(planter), 0);
+        nothingKept();
+    }
+
+    /// What one leaf claims too much may be paid out of what another leaves of its own cap.
+    function test_F1_plant_of_more_units_than_a_leaf_is_paid_is_not_revealed() external {
+        bytes memory outcomes = ballot(Outcome.Fault);
+        (bytes32 commitment, Submission[] memory leaves) = votedWith(201, outcomes);
+        LeafOpening memory opened = opening(6, leaves, 1);
+        unknown(commitment);
+        plants.revealPlant(pool, 0, opened, SALT);
+        finish(0);
+        eqLocked(commitment, 0, Outcome.Fault);
+        panel.slashLeaf(pool, 0, opened, outcomes);
+        eq(tokensOf(planter), 750);
         nothingKept();
     }
 

@@ -504,6 +504,7 @@ contract StakeManagerTest is ChainTest {
         eq(leaving.releaseAt, clock + unbonding);
         eq(leaving.barrier, 0);
         eq(leaving.shares, 400);
+        eq(leaving.startBlock, height);
         (uint256 tokens, uint256 shares, uint256 exiting) = position(worker);
         eq(tokens, STAKE);
         eq(shares, STAKE);
@@ -694,9 +695,42 @@ contract StakeManagerTest is ChainTest {
         stakes.finishExit(id);
     }
 
+    function test_S2_exit_waits_for_steps_opened_after_it_in_the_same_block() external {
+        pool = stepPool;
+        PoolTerms memory t = registry.termsOf(pool);
+        seed(0, 3);
+        ExitId id = startExit(workers[0], Role.Worker, STAKE);
+        eq(stakes.exitOf(id).barrier, 1);
+        open(1, 3);
+        mine(1);
+        open(2, 3);
+        skip(t.windows.unbondingSeconds);
+        ledger.cancelStep(pool, 0);
+        vm.expectRevert(abi.encodeWithSelector(IStakeManager.StepsUnsettled.selector, pool, uint32(1), uint32(2)));
+        stakes.finishExit(id);
+        settleUnseeded(1);
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IStakeManager.SlashWindowOpen.selector, id, clock + t.windows.challengeSeconds, clock
+            )
+        );
+        stakes.finishExit(id);
+        skip(t.windows.challengeSeconds);
+        stakes.finishExit(id);
+    }
+
+    /// Cancels a step that was opened and forgotten.
+    function settleUnseeded(uint32 step) internal {
+        mine(3);
+        ledger.sealSeedBeacon(pool, step);
+        skip(registry.windowsOf(pool).unbondingSeconds);
+        ledger.cancelStep(pool, step);
+    }
+
     function test_S2_exit_does_not_wait_for_steps_opened_after_it() external {
         pool = stepPool;
         ExitId id = startExit(workers[0], Role.Worker, STAKE);
+        mine(1);
         open(0, 3);
         skip(registry.windowsOf(pool).unbondingSeconds);
         stakes.finishExit(id);
@@ -859,6 +893,22 @@ contract StakeManagerTest is ChainTest {
         eq(stakes.idleOf(worker), 100);
     }
 
+    function test_slash_of_the_least_position_to_nothing_leaves_nothing_at_work() external {
+        PoolTerms memory t = cappedTerms();
+        t.work.minWorkerStake = 1;
+        pool = createPool(t);
+        enter(worker, Role.Worker, 1);
+        eq(slash(worker, 1, keccak256("x")), 1);
+        eq(active(worker), 0);
+        (uint256 tokens, uint256 shares,) = position(worker);
+        eq(tokens + shares, 0);
+        // Not at the cap, so not suspended: it may begin anew.
+        enter(worker, Role.Worker, 5);
+        (tokens, shares,) = position(worker);
+        eq(tokens, 5);
+        eq(shares, 5);
+    }
+
     function test_slash_to_nothing_ends_being_a_provider() external {
         PoolTerms memory t = cappedTerms();
         t.faults.maxSlashBps = 10_000;
@@ -977,6 +1027,16 @@ contract StakeManagerTest is ChainTest {
         stakes.burnSlashed();
         eq(stakes.totalHeld(), held - 111);
         eq(token.balanceOf(address(stakes)), held - 111);
+    }
+
+    function test_reward_adds_to_the_stake_of_a_provider() external {
+        slash(Role.Worker, worker, 1_000, keccak256("x"), peer, 5_000);
+        slash(Role.Worker, worker, 1_000, keccak256("y"), peer, 5_000);
+        eq(stakes.idleOf(peer), 50 + 45);
+        depart(peer, Role.Worker, STAKE);
+        vm.prank(peer);
+        stakes.withdraw(STAKE + 50 + 45);
+        eq(stakes.providerOf(peer), address(0));
     }
 
     function test_reward_of_a_node_or_controller_is_its_providers() external {
@@ -1574,6 +1634,15 @@ contract StakeManagerTest is ChainTest {
         slash(worker, 9_999, keccak256("x"));
         eq(tokensOf(worker), 0);
         setPayee(validator, PURSE);
+    }
+
+    function test_payee_of_one_that_left_is_not_given_up_twice() external {
+        setPayee(worker, PURSE);
+        depart(worker, Role.Worker, STAKE);
+        eq(slash(worker, 1_000, keccak256("late")), 0);
+        setPayee(peer, PURSE);
+        eq(slash(worker, 1_000, keccak256("later")), 0);
+        refusedPayee(validator, PURSE);
     }
 
     function test_payee_is_bound_again_with_the_next_position() external {

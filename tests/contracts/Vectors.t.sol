@@ -172,10 +172,10 @@ contract VectorsTest is ChainTest {
         for (uint256 slot = 0; slot < 5 * table.words.length; ++slot) {
             uint256 entry = (table.words[slot / 5] >> (48 * (slot % 5))) & type(uint48).max;
             if (entry == 0) continue;
-            uint256 at = 0;
-            while (leaves[at].slot != slot) ++at;
-            eq(table.providers[(entry & 0xffff) - 1], leaves[at].provider);
-            eq(entry >> 16, leaves[at].units);
+            uint256 which = 0;
+            while (leaves[which].slot != slot) ++which;
+            eq(table.providers[(entry & 0xffff) - 1], leaves[which].provider);
+            eq(entry >> 16, leaves[which].units);
             ++found;
         }
         eq(found, leaves.length);

@@ -272,9 +272,7 @@ contract VotingPanelTest is ChainTest {
 
     function test_panel_keeps_the_contracts_of_its_deployment() external view {
         eq(address(panel.registry()), address(registry));
-        eq(address(panel.stakes()), address(stakes));
         eq(address(panel.ledger()), address(ledger));
-        eq(address(panel.vault()), address(vault));
     }
 
     // -- the audit beacon
@@ -1412,12 +1410,23 @@ contract VotingPanelTest is ChainTest {
         Submission[] memory leaves = makeLeaves(0, 6);
         (leaves[0].units, leaves[1].units) = (0, 0);
         (leaves[2].units, leaves[3].units) = (199, 1);
-        (leaves[4].units, leaves[5].units) = (400, 1); // a worker's groups share their cap
+        (leaves[4].units, leaves[5].units) = (400, 1); // no group lends its cap to another
         run(0, 6, leaves, all(Outcome.Accept, 6));
         eq(earned(workers[0]), 200);
         eq(earned(workers[1]), 600);
-        eq(earned(workers[2]), 1_000);
-        eqEscrow(FUNDS - 1_800 - 96, 0, 0);
+        eq(earned(workers[2]), 602);
+        eqEscrow(FUNDS - 1_402 - 96, 0, 0);
+    }
+
+    function test_V3_table_of_units_beyond_all_caps_pays_the_caps() external {
+        Submission[] memory leaves = makeLeaves(0, 6);
+        PayTable memory table = tableFor(6, leaves);
+        table.totals[0] = (2 << 128) + 401;
+        table.totals[1] = (2 << 128) + type(uint128).max;
+        table.totals[2] = (2 << 128) + 400;
+        runTable(6, leaves, table, "AAAAAA");
+        for (uint256 i = 0; i < 3; ++i) eq(earned(workers[i]), 1_000);
+        eqEscrow(FUNDS - 3_000 - 96, 0, 0);
     }
 
     function test_V3_units_of_leaves_not_accepted_do_not_count() external {
@@ -2041,9 +2050,9 @@ contract VotingPanelTest is ChainTest {
 
         eq(earned(workers[0]), 400 + 200 + SLOT);
         eq(earned(workers[1]), 0);
-        eq(earned(workers[2]), 500 + 498 + 400 + (BOND - 15)); // the last two by the court
+        eq(earned(workers[2]), 500 + 100 + 400 + (BOND - 15)); // the last two by the court
         eq(vault.reservationOf(pool, 0), SLOT + JURY);
-        uint256 paid = 600 + 998 + 400 + 90 + 6;
+        uint256 paid = 600 + 600 + 400 + 90 + 6;
         eqEscrow(FUNDS - paid - 3 * SLOT - SLOT - JURY, SLOT + JURY, 3 * SLOT + SLOT);
         eqOwed(BOND, paid + SLOT + BOND);
         eq(vault.tokenLiabilityOf(address(token)), FUNDS + 2 * SLOT + 2 * BOND);

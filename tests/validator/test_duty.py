@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stannary.types import CasePhase, Phase
+from stannary.types import ZERO_HASH, CasePhase, Phase
 from validator.duty import (
     BACK_OFF_LAST_S,
     CaseView,
@@ -32,7 +32,7 @@ def view(step: int, seat: Seat | None = NEW, phase: Phase = Phase.AUDITED) -> St
 
 
 def case(case_id: int, seat: Seat = NEW, round_number: int = 0) -> CaseView:
-    return CaseView(case_id, round_number, 3, 1, is_statistics=False, seat=seat)
+    return CaseView(case_id, round_number, 3, 1, ZERO_HASH, is_statistics=False, seat=seat)
 
 
 @pytest.mark.parametrize(

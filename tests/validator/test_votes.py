@@ -86,7 +86,7 @@ def test_closed_step_is_no_longer_to_be_published_and_still_to_be_revealed(tmp_p
 
 def test_records_are_for_this_account_alone(tmp_path: Path, vote: Vote) -> None:
     store(tmp_path / "votes").put(STEP, vote)
-    RulingStore(Records(tmp_path / "votes")).put(7, 0, JurorVote(Ruling.ACCEPT, ROOT))
+    RulingStore(Records(tmp_path / "votes")).put(7, 0, ROOT, JurorVote(Ruling.ACCEPT, ROOT))
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "votes").iterdir()} == {0o600}
 
 
@@ -118,11 +118,13 @@ def test_disk_that_refuses_is_the_operators(tmp_path: Path, vote: Vote) -> None:
         store(tmp_path / "votes").put(STEP, vote)
 
 
-def test_ruling_is_kept_by_case_and_round(tmp_path: Path) -> None:
+def test_ruling_is_kept_by_case_round_and_leaf(tmp_path: Path) -> None:
     rulings, vote = RulingStore(Records(tmp_path)), JurorVote(Ruling.GREY, ROOT)
-    rulings.put(7, 1, vote)
-    assert RulingStore(Records(tmp_path)).find(7, 1) == vote
-    assert rulings.find(7, 0) is None
-    assert rulings.find(8, 1) is None
-    (tmp_path / "case-00000007-1.ruling").write_bytes(b"{}")
-    assert rulings.find(7, 1) is None
+    rulings.put(7, 1, ROOT, vote)
+    assert RulingStore(Records(tmp_path)).find(7, 1, ROOT) == vote
+    assert rulings.find(7, 0, ROOT) is None
+    assert rulings.find(8, 1, ROOT) is None
+    assert rulings.find(7, 1, OTHER_ROOT) is None
+    (path,) = tmp_path.glob("*.ruling")
+    path.write_bytes(b"{}")
+    assert rulings.find(7, 1, ROOT) is None
