@@ -56,7 +56,9 @@ demo: setup ## Run the whole loop: chain, workers, cheats, validators, trainer (
 	@$(BIN)/stannary demo --policy $(POLICY) $(if $(STEPS),--steps $(STEPS)) $(if $(LR),--lr $(LR))
 
 .PHONY: test
-test: setup contracts ## Run every test, the contracts' included
+test: setup ## Run every test, the contracts' included
+	@npm run --silent check-abi
+	@$(BIN)/python -m tools.forge test
 	@$(BIN)/python -m pytest
 
 .PHONY: lint

@@ -23,7 +23,7 @@ export default defineConfig({
     solidity: {
       fsPermissions: { readFile: ["tests/vectors/chain.json"] },
       fuzz: { runs: 128 },
-      invariant: { runs: 12, depth: 300, failOnRevert: false },
+      invariant: { runs: 2, depth: 128, failOnRevert: false },
     },
   },
 });

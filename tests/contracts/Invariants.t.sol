@@ -168,9 +168,13 @@ contract InvariantsTest {
             require(taken <= (base * highest) / BPS + slashes, "taken");
             require(bps == (time < endsAt ? counted : 0) && absences == (time < endsAt ? missed : 0), "counted");
             require(until == suspended, "suspended");
-            require(until == 0 || stakes.activeStakeOf(pool, roles[i], providers[i]) == 0, "suspended and at work");
+            require(until == 0 || isIdle(i), "suspended and at work");
         }
         sound("S10");
+    }
+
+    function isIdle(uint256 i) internal view returns (bool) {
+        return stakes.activeStakeOf(pool, roles[i], providers[i]) == 0;
     }
 
     function invariant_S11_what_is_slashed_is_burned_or_rewarded() public inTime {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from stannary.errors import Reverted, Unavailable
 from stannary.types import CaseKind, CasePhase, Outcome, Phase, Ruling
@@ -21,11 +23,11 @@ from tests.validator.conftest import (
     leaf_of,
     toy,
 )
-from tests.validator.scripted import AUDITED_AT, OTHERS, VALIDATOR_PROVIDER, VOTE_SECONDS, Box
+from tests.validator.scripted import AUDITED_AT, OTHERS, VALIDATOR_PROVIDER, VOTE_SECONDS, Box, Clock
 from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world
 from validator.checks import Finding
-from validator.inspection import abstention
-from validator.judgement import Judgement
+from validator.inspection import SLICE_S, abstention
+from validator.judgement import Judgement, Recompute
 from validator.jury import ruling_of
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
@@ -139,6 +141,38 @@ def test_panel_and_jury_are_served_side_by_side(court: World) -> None:
     court.ticks(20)
     assert court.court.rulings == [Ruling.FAULT]
     assert court.outcomes == [Outcome.FAULT, Outcome.ACCEPT, Outcome.FAULT]
+
+
+class Slow:
+    """A policy whose forward pass takes longer than a slice."""
+
+    def __init__(self, real: Recompute) -> None:
+        self._real, self.clock = real, Clock()
+        self.vocabulary, self.hidden_size, self.end_ids = real.vocabulary, real.hidden_size, real.end_ids
+        self.head_rows = real.head_rows
+
+    def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        self.clock.now += 2 * SLICE_S
+        return self._real.states(prompt, completions)
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        return self._real.logits(states)
+
+
+def test_long_judging_is_cut_so_that_a_reveal_gets_its_turn(made: list[Made], bench: Bench, tmp_path: Path) -> None:
+    policy = Slow(bench.judge.policy)
+    world = accuse(make_world(made, bench, tmp_path, policy), SLOT)
+    policy.clock = world.clock
+    world.ledger.box = Box(opened_at=AUDITED_AT + 10)
+    world.ticks(1)
+    assert world.court.box.committed is not None
+    world.ticks(1)
+    assert world.court.rulings == [Ruling.ACCEPT]
+    assert world.ledger.box.committed is None, "one of two leaves is judged"
+    world.ticks(1)
+    assert world.ledger.box.committed is not None
+    world.ticks(1)
+    assert world.outcomes == [Outcome.FAULT, Outcome.ACCEPT, Outcome.FAULT]
 
 
 def test_jury_is_drawn_by_one_after_the_other(court: World) -> None:

@@ -108,6 +108,7 @@ contract Handler is ChainTest {
     // Ghosts.
     uint256 public plays;
     mapping(bytes32 name => uint256) public done;
+    mapping(bytes4 move => mapping(bool isLegal => uint256)) public tried;
     mapping(bytes32 rule => uint256) public flaws;
     mapping(address provider => uint256) public lost;
     mapping(address provider => uint256) public exitsFinished;
@@ -176,6 +177,7 @@ contract Handler is ChainTest {
         if (random >> 250 < 16 && registry.isPaused(pool)) move = this.unpause.selector;
         (bool isLegal,) = address(this).call(abi.encodeWithSelector(move, (random >> 16) & type(uint64).max, random >> 80));
         if (!isLegal) did("refused");
+        ++tried[move][isLegal];
         // What a refused move did to the time is not in the books.
         inTime();
         look();
@@ -400,8 +402,8 @@ contract Handler is ChainTest {
     }
 
     /// Late, or little would happen.
-    function close(uint256, uint256) external onlySelf {
-        require(plays > 200, "early");
+    function close(uint256, uint256 entropy) external onlySelf {
+        require(plays > 200 && entropy % 4 == 0, "early");
         vm.prank(registry.ownerOf(pool));
         registry.closePool(pool);
         did("close");
