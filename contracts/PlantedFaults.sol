@@ -80,7 +80,7 @@ contract PlantedFaults is IPlantedFaults, ReentrancyGuardTransient {
             planted.planter != opening.leaf.provider || planted.isSettled || planted.pool != pool
                 || planted.step != step
         ) revert UnknownPlant(commitment);
-        // What a leaf claims beyond its cap may be paid from what the planter's others leave of theirs: more than the bond.
+        // What a leaf claims beyond its cap may be paid from the room of the planter's others: no bond covers it.
         if (opening.leaf.units > ledger.ratesOf(pool, step).unitCap) revert UnknownPlant(commitment);
         // Whatever commitments name a leaf, who accepted it is fined once.
         if (isPlant[leafHash]) revert PlantRevealedBefore(commitment);

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,27 +37,18 @@ def forge(
 ) -> subprocess.CompletedProcess[str]:
     """Run forge in a folder and return what it said. `settings` are more environment variables, such as FOUNDRY_OUT.
 
-    Raises: TimeoutExpired, with all processes ended.
+    Raises: TimeoutExpired, with forge ended.
     """
-    command = [str(program()), *arguments]
-    process = subprocess.Popen(
-        command,
+    return subprocess.run(
+        [str(program()), *arguments],
         cwd=folder,
         env=environment(**(settings or {})),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
+        timeout=limit_s,
     )
-    try:
-        said, _ = process.communicate(timeout=limit_s)
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    return subprocess.CompletedProcess(command, process.returncode, said, "")
 
 
 def copy_sources(folder: Path, names: Sequence[str]) -> None:
