@@ -37,8 +37,11 @@ COPIED = ("contracts", "tests/contracts", "tests/vectors", "tools", "foundry.tom
 LIBRARY_TESTS = ("Libraries", "Vectors")
 LAST = "Invariants"
 """The slowest tests, asked when all others have passed."""
-SHORT = {"FOUNDRY_INVARIANT_RUNS": "1", "FOUNDRY_INVARIANT_DEPTH": "100"}
-"""Fewer random moves than the tests make by themselves: what survives is asked about all of them."""
+LIMITS = {"FOUNDRY_INVARIANT_RUNS": "1", "FOUNDRY_INVARIANT_DEPTH": "64"}
+"""Fewer random moves than the tests make by themselves: whatever survives the others is asked about them."""
+TEST_GAS = 1 << 30
+LAST_GAS = 1 << 36
+"""A mutant may loop for ever; the gas of one test ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +244,13 @@ class Copy:
         )
         try:
             done = forge(
-                "test", "--fail-fast", "--match-path", pattern, folder=self.folder, limit_s=TEST_LIMIT_S, settings=SHORT
+                "test",
+                "--fail-fast",
+                "--match-path",
+                pattern,
+                folder=self.folder,
+                limit_s=TEST_LIMIT_S,
+                settings=settings,
             )
         except subprocess.TimeoutExpired:
             return "time limit"
@@ -311,7 +320,7 @@ def report(trials: Sequence[Trial], seed: str, *, is_written: bool) -> None:
     if not is_written:
         return
     body = {
-        "setting": {"seed": seed, "invariants": SHORT, "sources": "contracts/*.sol, contracts/libraries/*.sol"},
+        "setting": {"seed": seed, "limits": LIMITS, "sources": "contracts/*.sol, contracts/libraries/*.sol"},
         "figures": figures,
         "by_file": _rates(tested, [trial.file for trial in tested]),
         "by_kind": _rates(tested, [trial.kind for trial in tested]),

@@ -530,7 +530,7 @@ contract InvariantsTest {
 
     function endings() internal pure returns (bytes32[] memory names) {
         string memory list = string.concat(
-            "stake,depart,finish,empty exit,takeOut,reinstate,namePayee,handOver,rotateNode,elsewhere,pause,unpause,",
+            "stake,depart,finish,takeOut,reinstate,namePayee,handOver,rotateNode,elsewhere,pause,unpause,",
             "announce,withdrawOffer,attest,handOwnership,close,wait,lapse,openNext,sealSeed,seed lapsed,takeSlot,",
             "sealTaken,deliver,late delivery,taken slot forfeited,taken slot refunded,commitRoot,hostile table,false table,taken slot accepted,cancel,",
             "audit block,sealAudit,audit lapsed,commitVote,revealVote,redraw,silent member,absent too often,suspended,",

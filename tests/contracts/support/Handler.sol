@@ -225,7 +225,7 @@ contract Handler is ChainTest {
     // -- stake
 
     function stake(uint256 who, uint256 amount) external onlySelf {
-        address provider = pick(who);
+        address provider = who % 4 == 0 ? pick(who >> 8) : absentee(who >> 8);
         Role role = _roles[provider];
         address key = stakes.controllerOf(provider);
         bytes32 agreed = registry.termsHashOf(pool);
@@ -247,10 +247,19 @@ contract Handler is ChainTest {
         did("stake");
     }
 
+    /// A provider without stake at work that may put some there, if there is one.
+    function absentee(uint256 from) private view returns (address provider) {
+        for (uint256 i = 0; i < 16; ++i) {
+            provider = pick(from + i);
+            (uint64 until,,,) = stakes.standingOf(pool, _roles[provider], provider);
+            if (until == 0 && stakes.activeStakeOf(pool, _roles[provider], provider) == 0) return provider;
+        }
+    }
+
     function depart(uint256 who, uint256 part) external onlySelf {
         address provider = pick(who);
         (, uint256 shares, uint256 exiting) = stakes.positionOf(pool, _roles[provider], provider);
-        exitFrom(pool, provider, part % 4 == 0 ? shares - exiting : 1 + part % (shares - exiting));
+        exitFrom(pool, provider, part % 8 == 0 ? shares - exiting : 1 + part % (shares - exiting));
         did("depart");
     }
 
@@ -367,7 +376,7 @@ contract Handler is ChainTest {
 
     function announce(uint256 price, uint256 entropy) external onlySelf {
         address owner = registry.ownerOf(pool);
-        if (entropy % 8 == 0) {
+        if (entropy % 4 == 0) {
             vm.prank(owner);
             registry.withdrawOffer(pool);
             return did("withdrawOffer");
@@ -431,6 +440,9 @@ contract Handler is ChainTest {
 
     function openNext(uint256 slots, uint256 entropy) external onlySelf {
         uint32 step = ledger.stepCountOf(pool);
+        if (step - ledger.settledCountOf(pool) >= registry.workRulesOf(pool).maxOpenSteps) {
+            return this.pushStep(slots, entropy);
+        }
         address trainer = registry.offerOf(pool, registry.offerNumberOf(pool)).trainer;
         uint32 policies = ledger.policyCountOf(pool);
         if (policies == 0 || (policies <= step && (entropy % 2 == 0 || step - policies >= 2))) {
@@ -439,7 +451,7 @@ contract Handler is ChainTest {
             ++policies;
         }
         mine(1);
-        if (entropy % 4 == 1) slipAway(pick(entropy >> 8));
+        if (entropy % 8 == 1) slipAway(pick(entropy >> 8));
         uint256 free = freeMoney();
         vm.prank(trainer);
         ledger.openStep(pool, step, policies - 1, uint32(1 + slots % 7));
@@ -463,6 +475,7 @@ contract Handler is ChainTest {
 
     /// Moves one unsettled step on.
     function pushStep(uint256 which, uint256 entropy) external onlySelf {
+        if (ledger.settledCountOf(pool) == ledger.stepCountOf(pool)) return this.openNext(which, entropy);
         uint32 step = chooseUnsettled(which);
         Phase phase = ledger.stepOf(pool, step).phase;
         if (phase == Phase.Open) sealSeed(step);
@@ -499,6 +512,9 @@ contract Handler is ChainTest {
         uint32 settled = ledger.settledCountOf(pool);
         uint32 step = settled - 1 - uint32(which % (settled < 6 ? settled : 6));
         uint32 chosen = chooseLeaf(step, slot);
+        for (uint32 i = 0; i < 8 && slot % 8 != 0; ++i) {
+            if (outcomeOf(step, chosen) != Outcome.Fault) chosen = chooseLeaf(step, slot + i);
+        }
         Submission memory leaf = _leaves[step][chosen];
         bool isFault = outcomeOf(step, chosen) == Outcome.Fault;
         owe(leaf.provider, registry.faultTableOf(pool).faultSlashBps, 0);
@@ -569,6 +585,7 @@ contract Handler is ChainTest {
 
     /// Moves one case on.
     function pushCase(uint256 which, uint256 entropy) external onlySelf {
+        if (_open.length == 0) return this.pushStep(which, entropy);
         CaseId id = _open[which % _open.length];
         IDisputeCourt.Case memory c = court.caseOf(id);
         if (c.phase == CasePhase.Opened) return seatJury(id);
@@ -577,7 +594,9 @@ contract Handler is ChainTest {
         (, uint64 from, uint64 until) = court.juryTimesOf(id);
         uint64 time = registry.clockOf(pool);
         if (time < from && countCommitted(id, c.round) < _juries[id][c.round].length && entropy % 8 != 0) {
-            return sayRulings(id, c.round, entropy);
+            sayRulings(id, c.round, entropy);
+            if (entropy % 2 == 0) hearRulings(id, c.round, entropy >> 8);
+            return;
         }
         if (time < until && countCommitted(id, c.round) != 0 && entropy % 8 != 1) return hearRulings(id, c.round, entropy);
         resolve(id);
@@ -776,7 +795,7 @@ contract Handler is ChainTest {
         t = terms();
         t.windows.takeSeconds = 30;
         t.work.payCapBps = 10_000;
-        t.faults.slashWindowSeconds = 900;
+        t.faults.slashWindowSeconds = 300;
         t.panel.maxAbsences = 3;
         if (variant == 1) {
             // Judges work for nothing, and nothing is taken on chain.
@@ -847,7 +866,9 @@ contract Handler is ChainTest {
 
     function chooseUnsettled(uint256 which) private view returns (uint32) {
         uint32 settled = ledger.settledCountOf(pool);
-        return settled + uint32(which % (ledger.stepCountOf(pool) - settled));
+        uint32 open = ledger.stepCountOf(pool) - settled;
+        require(open != 0, "all settled");
+        return which % 2 == 0 ? settled + uint32((which >> 8) % open) : settled;
     }
 
     /// A slot with a leaf.
@@ -1140,12 +1161,17 @@ contract Handler is ChainTest {
     function judgeStep(uint32 step, uint256 entropy) private {
         (uint64 commitUntil, uint64 revealFrom, uint64 revealUntil, bool wasRedrawn) = panel.panelTimesOf(pool, step);
         uint64 time = registry.clockOf(pool);
-        if (time < commitUntil && time < revealFrom && entropy % 16 != 0) return commitVotes(step, entropy >> 8);
+        if (time < commitUntil && time < revealFrom && entropy % 16 != 0) {
+            commitVotes(step, entropy >> 8);
+            if (entropy % 2 == 1) return;
+            (, revealFrom,,) = panel.panelTimesOf(pool, step);
+            return revealVotes(step, revealFrom, entropy >> 16);
+        }
         if (time < revealUntil && entropy % 16 != 1) return revealVotes(step, revealFrom, entropy >> 8);
         reach(revealUntil);
         uint256 revealed = countRevealed(step);
         if (!wasRedrawn && revealed < registry.panelRulesOf(pool).quorum) return redraw(step);
-        if (entropy % 4 == 2) return openCase(step, entropy >> 8);
+        if (entropy % 2 == 0) return openCase(step, entropy >> 8);
         settle(step);
     }
 
@@ -1194,7 +1220,7 @@ contract Handler is ChainTest {
             bool isWild = random % 12 == 1;
             uint256 truth = uint256(keccak256(abi.encode(step, slot, isWild ? random : 0))) % 8;
             if (!_hasLeaf[step][slot] && !isWild) continue;
-            outcomes[slot] = truth < 4 ? Outcome.Accept : truth < 6 ? Outcome.Fault : Outcome(truth - 4 - truth / 7);
+            outcomes[slot] = truth < 4 ? Outcome.Accept : truth < 6 ? Outcome.Fault : Outcome(2 * (truth - 6));
         }
         return pack(outcomes);
     }
@@ -1322,13 +1348,10 @@ contract Handler is ChainTest {
         did("false table");
     }
 
-    /// Whether what is left are no more groups, and no more units, than the accepted slots can hold.
+    /// Whether what is left are no more groups than the accepted slots can hold.
     function canBe(Sums memory sums) private pure returns (bool) {
         uint256 groups = 0;
-        for (uint256 i = 0; i < sums.groups.length; ++i) {
-            groups += sums.groups[i];
-            if (sums.units[i] > sums.accepted * type(uint32).max) return false;
-        }
+        for (uint256 i = 0; i < sums.groups.length; ++i) groups += sums.groups[i];
         return groups <= sums.accepted;
     }
 
@@ -1366,7 +1389,7 @@ contract Handler is ChainTest {
         if (i == count) i += numberOf(taken.provider);
         ++sums.accepted;
         ++sums.groups[i];
-        sums.units[i] += taken.units;
+        sums.units[i] += taken.units < 200 ? taken.units : 200;
         ++paid[step][slot];
         paidAmount[step][slot] += priceOf(ledger.ratesOf(pool, step), taken.units);
         did("taken slot accepted");
