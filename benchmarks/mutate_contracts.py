@@ -239,19 +239,11 @@ class Copy:
     def _failing_of(self, names: Sequence[str]) -> str:
         for kind in ("fuzz", "invariant"):
             shutil.rmtree(self.folder / "cache" / kind, ignore_errors=True)  # no example of one mutant tries another
-        pattern = (
-            f"tests/contracts/{{{','.join(names)}}}.t.sol" if len(names) > 1 else f"tests/contracts/{names[0]}.t.sol"
-        )
+        stem = names[0] if len(names) == 1 else f"{{{','.join(names)}}}"
+        arguments = ("test", "--fail-fast", "--match-path", f"tests/contracts/{stem}.t.sol")
+        settings = {**LIMITS, "FOUNDRY_GAS_LIMIT": str(LAST_GAS if LAST in names else TEST_GAS)}
         try:
-            done = forge(
-                "test",
-                "--fail-fast",
-                "--match-path",
-                pattern,
-                folder=self.folder,
-                limit_s=TEST_LIMIT_S,
-                settings=settings,
-            )
+            done = forge(*arguments, folder=self.folder, limit_s=TEST_LIMIT_S, settings=settings)
         except subprocess.TimeoutExpired:
             return "time limit"
         if done.returncode == 0:
