@@ -143,6 +143,10 @@ class SubmissionLedger(Contract):
         """Return what a step pays."""
         return Rates(*self.read("ratesOf", pool, step, at=at))
 
+    def is_opened_by(self, pool: int, step: int, block_number: int, at: Block | None = None) -> bool:
+        """Say whether a step was opened in that block or before."""
+        return bool(self.read("isOpenedBy", pool, step, block_number, at=at))
+
     def finalized_at_of(self, pool: int, step: int, at: Block | None = None) -> int:
         """Return when a step was finalized or cancelled, 0 if it was not yet."""
         return int(self.read("finalizedAtOf", pool, step, at=at))
