@@ -151,9 +151,10 @@ class Mirror:
             at = self._roll_back(at, head)
         while at.number < head.number:
             at = self._read_chunk(at, head)
-        self._refresh(head)
+        # The clock first: whoever sees a step seeded must not see a clock that is older, or a lease would be too.
         facts = self._look(head)
         self._store.write(lambda session: _see(session, head, facts, self._clock()))
+        self._refresh(head)
         return head
 
     def _look(self, head: Block) -> PoolFacts:

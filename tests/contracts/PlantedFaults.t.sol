@@ -507,6 +507,27 @@ contract PlantedFaultsTest is DisputeTest {
         nothingKept();
     }
 
+    function test_F3_all_who_accepted_are_fined() external {
+        PoolTerms memory t = terms();
+        t.panel.panelSize = 5;
+        t.panel.quorum = 3;
+        moveTo(t);
+        (bytes32 commitment, Submission[] memory leaves) = plantedStep(0);
+        address[] memory members = panel.panelOf(pool, 0);
+        bytes[] memory ballots = new bytes[](5);
+        for (uint256 i = 0; i < 5; ++i) ballots[i] = ballot(i % 3 == 0 ? Outcome.Accept : Outcome.Fault);
+        vote(0, ballots);
+        reveal(0, leaves);
+        finish(0);
+        bytes[] memory votes = votesOf(0);
+        vm.expectEmit();
+        emit IPlantedFaults.PlantSettled(commitment, true, 100);
+        plants.settlePlant(commitment, votes, ballot(Outcome.Fault));
+        for (uint256 i = 0; i < 5; ++i) eq(stakeOf(members[i]), i % 3 == 0 ? 950 : STAKE);
+        eq(stakes.idleOf(planter), 20);
+        nothingKept();
+    }
+
     function test_F3_rejection_is_not_acceptance() external {
         (bytes32 commitment, Submission[] memory leaves) =
             votedPlant(0, Outcome.Fault, Outcome.Fault, Outcome.Reject);

@@ -108,7 +108,6 @@ contract Handler is ChainTest {
     // Ghosts.
     uint256 public plays;
     mapping(bytes32 name => uint256) public done;
-    mapping(bytes4 move => mapping(bool isLegal => uint256)) public tried;
     mapping(bytes32 rule => uint256) public flaws;
     mapping(address provider => uint256) public lost;
     mapping(address provider => uint256) public exitsFinished;
@@ -177,7 +176,6 @@ contract Handler is ChainTest {
         if (random >> 250 < 16 && registry.isPaused(pool)) move = this.unpause.selector;
         (bool isLegal,) = address(this).call(abi.encodeWithSelector(move, (random >> 16) & type(uint64).max, random >> 80));
         if (!isLegal) did("refused");
-        ++tried[move][isLegal];
         // What a refused move did to the time is not in the books.
         inTime();
         look();
@@ -188,7 +186,7 @@ contract Handler is ChainTest {
         put(this.pushCase.selector, 16);
         put(this.openNext.selector, 6);
         put(this.dispute.selector, 6);
-        put(this.accuse.selector, 2);
+        put(this.accuse.selector, 3);
         put(this.slashLeaf.selector, 3);
         put(this.plant.selector, 3);
         put(this.revealPlant.selector, 2);
@@ -263,13 +261,18 @@ contract Handler is ChainTest {
         did("depart");
     }
 
-    function finish(uint256 which, uint256) external onlySelf {
-        finishExit(which % _exits.length);
+    function finish(uint256 which, uint256 entropy) external onlySelf {
+        uint256 i = which % _exits.length;
+        uint256 time = registry.clockOf(pool);
+        for (uint256 tries = 0; tries < _exits.length && entropy % 8 != 0; ++tries) {
+            if (_exits[i].releaseAt > time) i = (i + 1) % _exits.length;
+        }
+        finishExit(i);
     }
 
     function takeOut(uint256 who, uint256 part) external onlySelf {
         address account = _accounts[who % _accounts.length];
-        if (part % 2 == 0) account = pick(who);
+        for (uint256 i = 0; i < _accounts.length && stakes.idleOf(account) == 0; ++i) account = _accounts[i];
         uint256 amount = 1 + part % stakes.idleOf(account);
         address key = stakes.controllerOf(account);
         uint256 before = token.balanceOf(key);
@@ -281,6 +284,7 @@ contract Handler is ChainTest {
 
     function reinstate(uint256 who, uint256) external onlySelf {
         address provider = pick(who);
+        for (uint256 i = 0; i < 16 && windowOf[provider].suspendedUntil == 0; ++i) provider = pick(who + i);
         (uint64 until,,,) = stakes.standingOf(pool, _roles[provider], provider);
         stakes.reinstate(pool, _roles[provider], provider);
         note("S10", registry.clockOf(pool) >= until);
@@ -482,7 +486,11 @@ contract Handler is ChainTest {
         else if (phase == Phase.Seeded) collect(step, entropy);
         else if (phase == Phase.Audited) judgeStep(step, entropy);
         else if (entropy % 4 == 0) take(step, entropy >> 8);
-        else sealAudit(step);
+        else {
+            if (entropy % 8 != 1) reach(ledger.auditFrom(pool, step));
+            sealAudit(step);
+            if (entropy % 2 == 0 && ledger.stepOf(pool, step).phase == Phase.Audited) commitVotes(step, entropy >> 8);
+        }
     }
 
     function takeSlot(uint256 which, uint256 entropy) external onlySelf {
@@ -547,16 +555,26 @@ contract Handler is ChainTest {
 
     function revealPlant(uint256 which, uint256) external onlySelf {
         Plan memory plan = _plans[which % _plans.length];
+        for (uint256 i = 0; i < _plans.length && !isRevealable(plan); ++i) plan = _plans[i];
         plants.revealPlant(pool, plan.step, openingOf(plan.step, plan.slot), plan.salt);
         (,, uint64 until,) = panel.panelTimesOf(pool, plan.step);
         note("F1", until != 0 && registry.clockOf(pool) >= until);
         did("revealPlant");
     }
 
-    function settlePlant(uint256 which, uint256) external onlySelf {
-        // Mostly plants whose outcome is known.
+    function isRevealable(Plan memory plan) private view returns (bool) {
+        Phase phase = ledger.stepOf(pool, plan.step).phase;
+        if (plan.isSettled || (phase != Phase.Audited && phase != Phase.Finalized)) return false;
+        return !plants.isPlant(ledger.leafHash(_leaves[plan.step][plan.slot]));
+    }
+
+    function settlePlant(uint256 which, uint256 entropy) external onlySelf {
         uint256 i = which % _plans.length;
-        for (uint256 tries = 0; tries < 4 && _plans[i].isSettled; ++tries) i = (i + 1) % _plans.length;
+        for (uint256 tries = 0; tries < _plans.length; ++tries) {
+            bool isRevealed = plants.isPlant(ledger.leafHash(_leaves[_plans[i].step][_plans[i].slot]));
+            if (!_plans[i].isSettled && (isRevealed || entropy % 4 == 0)) break;
+            i = (i + 1) % _plans.length;
+        }
         settlePlan(i);
     }
 
@@ -564,7 +582,11 @@ contract Handler is ChainTest {
 
     /// Challenges or appeals what the panel said of a slot, now and then the wrong way.
     function dispute(uint256 which, uint256 entropy) external onlySelf {
-        openCase(chooseUnsettled(which), entropy);
+        uint32 step = chooseUnsettled(which);
+        (,, uint64 until,) = panel.panelTimesOf(pool, step);
+        // The panel may be said to have decided before it has.
+        if (until != 0 && entropy % 8 != 1) reach(until);
+        openCase(step, entropy);
     }
 
     function accuse(uint256 which, uint256 entropy) external onlySelf {
@@ -588,8 +610,14 @@ contract Handler is ChainTest {
         if (_open.length == 0) return this.pushStep(which, entropy);
         CaseId id = _open[which % _open.length];
         IDisputeCourt.Case memory c = court.caseOf(id);
-        if (c.phase == CasePhase.Opened) return seatJury(id);
-        if (c.phase == CasePhase.Ruled && entropy % 2 == 0) return appealRuling(id, entropy >> 8);
+        if (c.phase == CasePhase.Opened) {
+            seatJury(id);
+            if (court.caseOf(id).phase != CasePhase.Voting || entropy % 8 == 0) return;
+            sayRulings(id, c.round, entropy >> 8);
+            if (entropy % 8 > 4) hearRulings(id, c.round, entropy >> 16);
+            return;
+        }
+        if (c.phase == CasePhase.Ruled && entropy % 4 != 0) return appealRuling(id, entropy >> 8);
         if (c.phase == CasePhase.Ruled) return resolve(id);
         (, uint64 from, uint64 until) = court.juryTimesOf(id);
         uint64 time = registry.clockOf(pool);
@@ -630,9 +658,11 @@ contract Handler is ChainTest {
     }
 
     function claim(uint256 who, uint256 entropy) external onlySelf {
-        if (entropy % 4 != 0) return claimFor(_accounts[who % _accounts.length]);
+        uint256 i = who % _accounts.length;
+        for (uint256 tries = 0; tries < _accounts.length && !isOwed(_accounts[i]); ++tries) i = (i + 1) % _accounts.length;
+        if (entropy % 4 != 0) return claimFor(_accounts[i]);
         uint256 before = claimed;
-        for (uint256 i = 0; i < _accounts.length; ++i) {
+        for (i = 0; i < _accounts.length; ++i) {
             (uint256 had, uint256 took) = vault.earningsOf(pool, _accounts[i]);
             claimed += had - took;
         }
@@ -660,8 +690,7 @@ contract Handler is ChainTest {
         leaveAll();
         for (uint256 i = 0; i < _accounts.length; ++i) {
             takeAll(_accounts[i]);
-            (uint256 had, uint256 took) = vault.earningsOf(pool, _accounts[i]);
-            if (had != took) claimFor(_accounts[i]);
+            if (isOwed(_accounts[i])) claimFor(_accounts[i]);
         }
         look();
         sweep(pool);
@@ -796,7 +825,7 @@ contract Handler is ChainTest {
         t.windows.takeSeconds = 30;
         t.work.payCapBps = 10_000;
         t.faults.slashWindowSeconds = 300;
-        t.panel.maxAbsences = 3;
+        t.panel.maxAbsences = 2;
         if (variant == 1) {
             // Judges work for nothing, and nothing is taken on chain.
             (t.fees.panelFee, t.fees.jurorFee, t.fees.sealFee, t.fees.leaseBond) = (0, 0, 0, 0);
@@ -817,6 +846,7 @@ contract Handler is ChainTest {
             t.offer.pricePerToken = 0;
             (t.panel.panelSize, t.panel.quorum) = (4, 3);
             t.faults.silenceSlashBps = 0;
+            t.panel.maxAbsences = 1;
         }
     }
 
@@ -921,9 +951,9 @@ contract Handler is ChainTest {
     }
 
     function collect(uint32 step, uint256 entropy) private {
-        uint256 kind = entropy % 16;
+        uint256 kind = entropy % 12;
         entropy >>= 8;
-        if (kind == 0) cancel(step);
+        if (kind == 0 || registry.clockOf(pool) >= ledger.stepOf(pool, step).seededAt + 80) cancel(step);
         else if (kind < 6) take(step, entropy);
         else commitRandom(step, entropy);
     }
@@ -1171,7 +1201,7 @@ contract Handler is ChainTest {
         reach(revealUntil);
         uint256 revealed = countRevealed(step);
         if (!wasRedrawn && revealed < registry.panelRulesOf(pool).quorum) return redraw(step);
-        if (entropy % 2 == 0) return openCase(step, entropy >> 8);
+        if (entropy % 2 == 0 && registry.clockOf(pool) < revealUntil + 30) return openCase(step, entropy >> 8);
         settle(step);
     }
 
@@ -1219,6 +1249,8 @@ contract Handler is ChainTest {
         for (uint32 slot = 0; slot < outcomes.length; ++slot) {
             bool isWild = random % 12 == 1;
             uint256 truth = uint256(keccak256(abi.encode(step, slot, isWild ? random : 0))) % 8;
+            // Whoever looks finds a plant.
+            if (_isPlanned[step][slot]) truth = random % 4 == 0 ? 0 : 4;
             if (!_hasLeaf[step][slot] && !isWild) continue;
             outcomes[slot] = truth < 4 ? Outcome.Accept : truth < 6 ? Outcome.Fault : Outcome(2 * (truth - 6));
         }
@@ -1601,9 +1633,9 @@ contract Handler is ChainTest {
     /// What most of a jury think. Half of the runs are bad, or few would be convicted.
     function mind(CaseId id, uint256 round) private view returns (Ruling) {
         uint256 number = CaseId.unwrap(id);
-        bool isBad = number % 2 == 0 && (round < 2 || number % 4 == 0);
+        bool isBad = number % 2 == 0 && (round < 2 || number % 3 != 0);
         if (isBad && court.caseOf(id).kind == CaseKind.Statistics) return Ruling.Fault;
-        return Ruling(uint256(keccak256(abi.encode(number, round))) % 6);
+        return Ruling(1 + uint256(keccak256(abi.encode(number, round))) % 5);
     }
 
     function hearRulings(CaseId id, uint256 round, uint256 entropy) private {
@@ -1842,6 +1874,11 @@ contract Handler is ChainTest {
         ++exitsFinished[exit.provider];
         _mayMove = true;
         did("finish");
+    }
+
+    function isOwed(address account) private view returns (bool) {
+        (uint256 had, uint256 took) = vault.earningsOf(pool, account);
+        return had != took;
     }
 
     function claimFor(address account) private {
