@@ -110,6 +110,7 @@ contract InvariantsTest {
             address[] memory members = panel.panelOf(pool, c.step);
             for (uint256 j = 0; j < members.length; ++j) stays(c.step, members[j]);
         }
+        sound("S2");
     }
 
     function invariant_S3_no_offence_is_slashed_twice() public inTime {
@@ -422,24 +423,22 @@ contract InvariantsTest {
 
     // -- the same moves, played out
 
-    /// The invariants mean little if the moves never get anywhere.
-    function test_handler_reaches_nearly_every_ending() external {
+    /// The invariants mean little if the moves never get anywhere: plays on until each ending was reached.
+    function test_handler_reaches_every_ending() external {
         bytes32[] memory names = endings();
         uint256[] memory counts = new uint256[](names.length);
-        for (uint256 variant = 0; variant < 4; ++variant) {
-            start(variant);
-            for (uint256 i = 0; i < 600; ++i) {
-                handler.play(i);
+        uint256 missing = 0;
+        for (uint256 game = 0; game < 12 && missing < names.length; ++game) {
+            start(game % 4);
+            for (uint256 i = 0; i < 800; ++i) {
+                handler.play(uint256(keccak256(abi.encode("game", game, i))));
                 if (i % 50 == 49) holdsAll();
             }
             for (uint256 i = 0; i < names.length; ++i) counts[i] += handler.done(names[i]);
+            missing = 0;
+            while (missing < names.length && counts[missing] != 0) ++missing;
         }
-        // Some endings are rare: each has a test of its own elsewhere.
-        uint256 missing = 0;
-        for (uint256 i = 0; i < names.length; ++i) {
-            if (counts[i] == 0) ++missing;
-        }
-        require(missing <= 5, "too many endings were never reached");
+        if (missing < names.length) revert(string(abi.encodePacked("never: ", names[missing])));
     }
 
     function test_no_money_is_stuck_in_any_pool() external {
@@ -535,9 +534,10 @@ contract InvariantsTest {
 
     function endings() internal pure returns (bytes32[] memory names) {
         string memory list = string.concat(
-            "stake,depart,finish,takeOut,reinstate,namePayee,handOver,rotateNode,elsewhere,pause,unpause,",
+            "stake,depart,finish,empty exit,takeOut,reinstate,namePayee,handOver,rotateNode,elsewhere,pause,unpause,",
             "announce,withdrawOffer,attest,handOwnership,close,wait,lapse,openNext,sealSeed,seed lapsed,takeSlot,",
-            "sealTaken,deliver,late delivery,taken slot forfeited,taken slot refunded,commitRoot,hostile table,false table,taken slot accepted,cancel,",
+            "sealTaken,deliver,late delivery,taken slot accepted,taken slot forfeited,taken slot refunded,commitRoot,",
+            "hostile table,false table,cancel,",
             "audit block,sealAudit,audit lapsed,commitVote,revealVote,redraw,silent member,absent too often,suspended,",
             "finalize,wage,pay cap,slashLeaf,slash cap,wiped,nothing to slash,overlap,plant,revealPlant,plant found,",
             "plant lost,plant cancelled,lazy vote,challenge,appeal,accuse,seatJury,jury lapsed,commitRuling,",

@@ -27,7 +27,20 @@ interface PayoutToken {
     function balanceOf(address account) external view returns (uint256);
 }
 
+/// @dev Cheatcodes that read the events of a test.
+interface Recorder {
+    struct Log {
+        bytes32[] topics;
+        bytes data;
+        address emitter;
+    }
+
+    function recordLogs() external;
+    function getRecordedLogs() external returns (Log[] memory);
+}
+
 contract PayoutVaultTest is ChainTest {
+    Recorder internal constant RECORDER = Recorder(address(vm));
     address internal constant PURSE = address(0x3A);
     uint256 internal constant MOST = type(uint128).max;
 
@@ -501,6 +514,17 @@ contract PayoutVaultTest is ChainTest {
         settle(0, workers[0], 400, 0, 600);
         eqEscrow(FUNDS - 1_000, 600, 0);
         eq(vault.reservationOf(pool, 0), 600);
+    }
+
+    function test_moves_of_nothing_change_and_say_nothing() external {
+        reserve(0, 1_000);
+        RECORDER.recordLogs();
+        pay(0, STRANGER, 0);
+        release(0, 0, 0);
+        settle(0, STRANGER, 0, 0, 1_000);
+        eq(vault.claimMany(pool, new address[](2)), 0);
+        eq(RECORDER.getRecordedLogs().length, 0);
+        eqEscrow(FUNDS - 1_000, 1_000, 0);
     }
 
     function test_settle_of_more_than_is_reserved_is_refused() external {

@@ -922,13 +922,13 @@ contract PoolRegistryTest is ChainTest {
 
     function test_R2_unbonding_shorter_than_two_rounds_of_judgement_is_refused() external {
         PoolTerms memory t = terms();
-        t.windows.leaseSeconds = 1;
+        t.windows.leaseSeconds = 3;
         t.windows.collectSeconds = 10;
         t.windows.takeSeconds = 10;
         t.windows.voteSeconds = 100;
         t.windows.revealSeconds = 1_000;
         t.windows.challengeSeconds = 10_000;
-        uint256 sum = 1 + 10 + 1 + 2 * (100 + 1_000) + 10_000;
+        uint256 sum = 3 + 10 + 3 + 2 * (100 + 1_000) + 10_000;
         t.windows.unbondingSeconds = uint32(sum - 1);
         vm.expectRevert(abi.encodeWithSelector(IPoolRegistry.UnbondingTooShort.selector, sum - 1, sum));
         registry.createPool(t);

@@ -280,6 +280,9 @@ contract SubmissionLedgerTest is ChainTest {
         vm.prank(TRAINER);
         ledger.openStep(pool, 3, 1, 1);
         eq(ledger.stepCountOf(pool), 4);
+        vm.expectRevert(abi.encodeWithSelector(ISubmissionLedger.LagTooHigh.selector, uint32(3), uint32(2)));
+        vm.prank(TRAINER);
+        ledger.openStep(pool, 4, 1, 1);
     }
 
     function test_step_without_enough_escrow_is_refused() external {

@@ -183,17 +183,17 @@ contract Handler is ChainTest {
 
     function deal() private {
         put(this.pushStep.selector, 30);
-        put(this.pushCase.selector, 16);
+        put(this.pushCase.selector, 24);
         put(this.openNext.selector, 6);
-        put(this.dispute.selector, 6);
-        put(this.accuse.selector, 3);
+        put(this.dispute.selector, 8);
+        put(this.accuse.selector, 4);
         put(this.slashLeaf.selector, 3);
-        put(this.plant.selector, 3);
-        put(this.revealPlant.selector, 2);
-        put(this.settlePlant.selector, 2);
+        put(this.plant.selector, 5);
+        put(this.revealPlant.selector, 4);
+        put(this.settlePlant.selector, 3);
         put(this.takeSlot.selector, 2);
         put(this.overlap.selector, 1);
-        put(this.lapse.selector, 1);
+        put(this.lapse.selector, 2);
         put(this.stake.selector, 5);
         put(this.depart.selector, 2);
         put(this.finish.selector, 4);
@@ -534,8 +534,9 @@ contract Handler is ChainTest {
 
     // -- planted faults
 
+    /// Mostly in the last step: before its root is committed.
     function plant(uint256 which, uint256 entropy) external onlySelf {
-        uint32 step = chooseUnsettled(which);
+        uint32 step = which % 8 == 0 ? chooseUnsettled(which) : ledger.stepCountOf(pool) - 1;
         StepState memory state = ledger.stepOf(pool, step);
         require(state.phase == Phase.Open || state.phase == Phase.Seeded, "late");
         uint32 slot = uint32(entropy % state.slots);
@@ -951,10 +952,12 @@ contract Handler is ChainTest {
     }
 
     function collect(uint32 step, uint256 entropy) private {
+        StepState memory state = ledger.stepOf(pool, step);
         uint256 kind = entropy % 12;
         entropy >>= 8;
-        if (kind == 0 || registry.clockOf(pool) >= ledger.stepOf(pool, step).seededAt + 80) cancel(step);
-        else if (kind < 6) take(step, entropy);
+        bool isLate = registry.clockOf(pool) >= state.seededAt + 80;
+        if (isLate || kind == 0 || (kind < 4 && state.taken != 0)) cancel(step);
+        else if (kind < 7) take(step, entropy);
         else commitRandom(step, entropy);
     }
 
@@ -979,7 +982,7 @@ contract Handler is ChainTest {
 
     /// Takes a slot on chain; mostly its beacon is sealed and its work delivered.
     function take(uint32 step, uint256 random) private {
-        if (random % 3 == 0) return deliverAny(step, random >> 8);
+        if (random % 2 == 0 && ledger.stepOf(pool, step).taken != 0) return deliverAny(step, random >> 8);
         address worker = workers[random % workers.length];
         address key = voice(worker, random >> 8);
         takeFrom(key, ledger.ratesOf(pool, step).slotCap);
@@ -1500,7 +1503,7 @@ contract Handler is ChainTest {
         bool isCancelled = ledger.stepOf(pool, step).phase == Phase.Cancelled;
         bool isFault = plants.isPlant(ledger.leafHash(_leaves[step][slot]));
         if (isFault) isFault = lastWord(step, slot) == Outcome.Fault;
-        if (isFault && !panel.isHeld(pool, step, slot)) expectLazy(plan, votes);
+        if (isFault && !isJudged(step, slot)) expectLazy(plan, votes);
         if (isFault || isCancelled) refund(plan.planter, plan.bond);
         else forfeit(plan.bond);
         plants.settlePlant(plan.commitment, votes, _outcomes[step]);
@@ -1512,6 +1515,12 @@ contract Handler is ChainTest {
     function lastWord(uint32 step, uint32 slot) private view returns (Outcome) {
         if (!panel.isHeld(pool, step, slot)) return outcomeOf(step, slot);
         return court.caseOf(court.caseOfSlot(pool, step, slot)).outcome;
+    }
+
+    /// Whether a jury found out, and fined those who were wrong.
+    function isJudged(uint32 step, uint32 slot) private view returns (bool) {
+        if (!panel.isHeld(pool, step, slot)) return false;
+        return court.caseOf(court.caseOfSlot(pool, step, slot)).ruling != Ruling.Unavailable;
     }
 
     function expectLazy(Plan memory plan, bytes[] memory votes) private {
@@ -1618,8 +1627,8 @@ contract Handler is ChainTest {
         for (uint256 i = 0; i < jury.length; ++i) {
             (bool isCommitted,,) = court.rulingOf(id, jury[i]);
             uint256 random = uint256(keccak256(abi.encode(entropy, i)));
-            if (isCommitted || random % 8 == 0) continue;
-            Ruling ruling = (random >> 8) % 6 == 0 ? Ruling((random >> 16) % 6) : mind(id, round);
+            if (isCommitted || random % 12 == 0) continue;
+            Ruling ruling = (random >> 8) % 12 == 0 ? Ruling((random >> 16) % 6) : mind(id, round);
             bytes32 commitment = court.jurorCommitment(id, jury[i], ruling, keccak256("salt"));
             address key = voice(jury[i], random >> 64);
             if (stakes.providerOf(key) != jury[i]) continue;
@@ -1644,7 +1653,7 @@ contract Handler is ChainTest {
         address[] memory jury = _juries[id][round];
         for (uint256 i = 0; i < jury.length; ++i) {
             (bool isCommitted, bool isRevealed,) = court.rulingOf(id, jury[i]);
-            if (!isCommitted || isRevealed || uint256(keccak256(abi.encode(entropy, i))) % 8 == 0) continue;
+            if (!isCommitted || isRevealed || uint256(keccak256(abi.encode(entropy, i))) % 12 == 0) continue;
             court.revealRuling(id, jury[i], _said[id][round][jury[i]], keccak256("salt"));
             _isHeard[id][round][jury[i]] = true;
             did("revealRuling");
@@ -1865,6 +1874,7 @@ contract Handler is ChainTest {
         stakes.finishExit(leaving.id);
         uint256 amount = stakes.idleOf(exit.provider) - idle;
         (uint256 left,,) = stakes.positionOf(exit.pool, exit.role, exit.provider);
+        note("S2", holds[exit.provider] == 0 || exit.pool != pool);
         note("S7", registry.clockOf(exit.pool) >= leaving.releaseAt);
         note("S1", left + amount == tokens);
         note("S4", amount * shares <= leaving.shares * tokens);
