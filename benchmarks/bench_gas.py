@@ -442,7 +442,7 @@ def draw_late(stage: Stage, pool: PoolId, step: int) -> list[Address]:
 
 def finalized(stage: Stage, pool: PoolId, step: int, expected: bytes) -> bytes:
     """Return the outcomes that a step was finalized with, which must be these."""
-    if Hash(keccak(expected)) != stage.chain.submission_ledger.step_of(pool, step).outcomes_hash:
+    if Hash(keccak(expected)) != stage.chain.submission_ledger.step_of(pool, step).settlement_hash:
         raise RuntimeError(f"step {step} of pool {pool} has other outcomes")
     return expected
 

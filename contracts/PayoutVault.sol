@@ -15,7 +15,9 @@ import {Parts} from "./types/Parts.sol";
 
 /// @title Custody of pool money: escrow, reservations, bonds, earnings.
 /// @dev A pool's money is in exactly one of five places: free, locked, reserved for a step, bonded, earned and not
-/// claimed. Tokens whose balances change by themselves are not supported.
+/// claimed. All that ever comes into one pool fits 128 bits, so no sum of its money overflows. What was earned and not
+/// claimed is kept for each account alone: a sum of it would make each claim dearer. Tokens whose balances change by
+/// themselves are not supported.
 contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     using SafeCast for uint256;
     using SafeERC20 for IERC20;
@@ -24,8 +26,8 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint128 free;
         uint128 locked;
         uint128 reserved;
-        uint128 unclaimed;
         uint128 bonded;
+        uint128 received; // all that ever came in
         address token; // that of the terms, kept here from the first funding on
     }
 
@@ -48,7 +50,6 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     address public immutable plants;
     address public immutable sink;
 
-    mapping(address token => uint256) public override tokenLiabilityOf;
     mapping(PoolId pool => Escrow) private _escrows;
     mapping(PoolId pool => mapping(uint32 step => Reservation)) private _reservations;
     mapping(PoolId pool => mapping(address provider => Earnings)) private _earnings;
@@ -142,15 +143,27 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint256 lockAmount,
         uint256 keepAmount
     ) external override onlyJudge {
-        _spend(pool, step, _earnAll(pool, step, providers, amounts));
+        uint256 total = 0;
+        for (uint256 i = 0; i < providers.length; ++i) {
+            uint256 amount = amounts[i];
+            if (amount == 0) continue;
+            total += amount;
+            _earnings[pool][providers[i]].earned += uint128(amount);
+        }
+        if (total != 0) {
+            _spend(pool, step, total);
+            emit Settled(pool, step, providers, amounts);
+        }
         uint256 rest = _reservations[pool][step].remaining - lockAmount - keepAmount;
         _free(pool, step, lockAmount, rest);
     }
 
     /// @inheritdoc IPayoutVault
     function pay(PoolId pool, uint32 step, address provider, uint256 amount) external override onlyJudge {
-        _earn(pool, step, provider, amount);
+        if (amount == 0) return;
+        _earnings[pool][provider].earned += uint128(amount);
         _spend(pool, step, amount);
+        emit Earned(pool, step, provider, amount);
     }
 
     /// @inheritdoc IPayoutVault
@@ -182,8 +195,7 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     function spendBond(PoolId pool, address provider, uint256 amount) external override onlyJudge {
         Escrow storage escrow = _escrows[pool];
         escrow.bonded -= amount.toUint128();
-        escrow.unclaimed += uint128(amount);
-        _credit(pool, provider, uint128(amount));
+        _earnings[pool][provider].earned += uint128(amount);
         emit BondSpent(pool, provider, amount);
     }
 
@@ -202,9 +214,13 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IPayoutVault
-    function owedOf(PoolId pool) external view override returns (uint256 bonded, uint256 unclaimed) {
-        Escrow storage escrow = _escrows[pool];
-        return (escrow.bonded, escrow.unclaimed);
+    function bondedOf(PoolId pool) external view override returns (uint256) {
+        return _escrows[pool].bonded;
+    }
+
+    /// @inheritdoc IPayoutVault
+    function receivedOf(PoolId pool) external view override returns (uint256) {
+        return _escrows[pool].received;
     }
 
     /// @inheritdoc IPayoutVault
@@ -223,43 +239,13 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         return _reservations[pool][step].remaining;
     }
 
-    function _earnAll(PoolId pool, uint32 step, address[] calldata providers, uint256[] calldata amounts)
-        private
-        returns (uint256 total)
-    {
-        for (uint256 i = 0; i < providers.length; ++i) {
-            _earn(pool, step, providers[i], amounts[i]);
-            total += amounts[i];
-        }
-    }
-
-    /// @dev Adds to what a provider may claim; the money comes from a reservation.
-    function _earn(PoolId pool, uint32 step, address provider, uint256 amount) private {
-        if (amount == 0) return;
-        _credit(pool, provider, amount.toUint128());
-        emit Earned(pool, step, provider, amount);
-    }
-
-    /// @dev What is not claimed fits, since all money of a pool does. Lifetime sums of a token that is worth nothing may
-    /// not: they start anew rather than stop a settlement.
-    function _credit(PoolId pool, address provider, uint128 amount) private {
-        Earnings storage earnings = _earnings[pool][provider];
-        if (amount > type(uint128).max - earnings.earned) {
-            earnings.earned -= earnings.claimed;
-            earnings.claimed = 0;
-        }
-        earnings.earned += amount;
-    }
-
-    /// @dev Moves money of a step's reservation to what providers may claim.
+    /// @dev Takes money that was earned out of a step's reservation.
     function _spend(PoolId pool, uint32 step, uint256 amount) private {
         Reservation storage reservation = _reservations[pool][step];
         uint128 remaining = reservation.remaining - amount.toUint128();
         reservation.remaining = remaining;
         reservation.returnable = uint128(Math.min(reservation.returnable, remaining));
-        Escrow storage escrow = _escrows[pool];
-        escrow.reserved -= uint128(amount);
-        escrow.unclaimed += uint128(amount);
+        _escrows[pool].reserved -= uint128(amount);
     }
 
     function _claim(PoolId pool, address provider) private returns (uint256 amount) {
@@ -269,7 +255,6 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         address payee = stakes.payeeOf(pool, provider);
 
         earnings.claimed = earnings.earned;
-        _escrows[pool].unclaimed -= uint128(amount);
         emit Claimed(pool, provider, payee, amount);
         _push(pool, payee, amount);
     }
@@ -292,14 +277,12 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         emit Released(pool, step, toFree, toLocked);
     }
 
-    /// @dev The token must move exactly what is asked, or the books would not be covered. All money of a pool together
-    /// fits 128 bits, so moving it from place to place never overflows.
+    /// @dev The token must move exactly what is asked, or the books would not be covered.
     function _pull(PoolId pool, address from, uint256 amount) private {
         Escrow storage escrow = _escrows[pool];
-        (uint256(escrow.free) + escrow.locked + escrow.reserved + escrow.bonded + escrow.unclaimed).toUint128();
+        escrow.received = (escrow.received + amount).toUint128();
         if (escrow.token == address(0)) escrow.token = registry.partiesOf(pool).payoutToken;
         IERC20 token = IERC20(escrow.token);
-        tokenLiabilityOf[address(token)] += amount;
         uint256 before = token.balanceOf(address(this));
         token.safeTransferFrom(from, address(this), amount);
         uint256 received = token.balanceOf(address(this)) - before;
@@ -307,8 +290,6 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     }
 
     function _push(PoolId pool, address to, uint256 amount) private {
-        IERC20 token = IERC20(_escrows[pool].token);
-        tokenLiabilityOf[address(token)] -= amount;
-        token.safeTransfer(to, amount);
+        IERC20(_escrows[pool].token).safeTransfer(to, amount);
     }
 }

@@ -56,7 +56,7 @@ contract PlantedFaults is IPlantedFaults, ReentrancyGuardTransient {
 
     /// @inheritdoc IPlantedFaults
     function plant(PoolId pool, uint32 step, bytes32 commitment) external override nonReentrant {
-        Phase phase = ledger.stepOf(pool, step).phase;
+        Phase phase = ledger.briefOf(pool, step).phase;
         if (phase != Phase.Open && phase != Phase.Seeded) revert WrongStepPhase(pool, step, phase);
         address planter = stakes.providerOf(msg.sender);
         if (planter == address(0)) revert NotProvider(msg.sender);
@@ -101,7 +101,7 @@ contract PlantedFaults is IPlantedFaults, ReentrancyGuardTransient {
         Plant storage planted = _plants[commitment];
         if (planted.planter == address(0) || planted.isSettled) revert UnknownPlant(commitment);
         (PoolId pool, uint32 step) = (planted.pool, planted.step);
-        Phase phase = ledger.stepOf(pool, step).phase;
+        Phase phase = ledger.briefOf(pool, step).phase;
         if (phase != Phase.Finalized && phase != Phase.Cancelled) revert WrongStepPhase(pool, step, phase);
         planted.isSettled = true;
         (Outcome outcome, bool isFined) = _finalOutcome(planted, outcomes);

@@ -4,10 +4,22 @@ pragma solidity 0.8.37;
 import {IPoolRegistry} from "./interfaces/IPoolRegistry.sol";
 import {IStakeManager} from "./interfaces/IStakeManager.sol";
 import {Outcomes} from "./libraries/Outcomes.sol";
+import {Pricing} from "./libraries/Pricing.sol";
 import {Role} from "./types/Enums.sol";
 import {PoolId} from "./types/Ids.sol";
 import {Parts} from "./types/Parts.sol";
-import {FaultTable, Fees, Offer, PanelRules, Parties, PoolTerms, Windows, WorkRules} from "./types/PoolTerms.sol";
+import {
+    FaultTable,
+    Fees,
+    Offer,
+    Opening,
+    PanelRules,
+    Parties,
+    PoolTerms,
+    Rates,
+    Windows,
+    WorkRules
+} from "./types/PoolTerms.sol";
 
 /// @title Pools: their frozen terms, their offers, their clocks.
 /// @dev What time alone changes is changed lazily: an offer comes into force, and a pause ends, without a transaction.
@@ -24,7 +36,7 @@ contract PoolRegistry is IPoolRegistry {
         address owner;
         bool isClosed;
         uint32 offerNumber; // of the last offer that is final
-        uint64 effectiveAt; // of the offer after it, on the pool's clock; 0 if none was announced
+        uint48 effectiveAt; // of the offer after it, on the pool's clock; 0 if none was announced
         address offeredOwner;
         bytes32 termsHash;
         Clock clock;
@@ -121,7 +133,7 @@ contract PoolRegistry is IPoolRegistry {
         Pool storage entry = _owned(pool);
         _checkOffer(offer);
         uint32 number = currentOffer(pool) + 1;
-        uint64 effectiveAt = _timeOf(entry.clock) + entry.terms.windows.noticeSeconds;
+        uint48 effectiveAt = uint48(_timeOf(entry.clock)) + entry.terms.parties.noticeSeconds;
         entry.offers[number] = offer;
         entry.effectiveAt = effectiveAt;
         emit OfferAnnounced(pool, number, offer, effectiveAt);
@@ -144,6 +156,23 @@ contract PoolRegistry is IPoolRegistry {
             entry.effectiveAt = 0;
         }
         return entry.offerNumber;
+    }
+
+    /// @inheritdoc IPoolRegistry
+    function opening(PoolId pool) external override returns (Opening memory) {
+        uint32 number = currentOffer(pool);
+        Pool storage entry = _pools[pool];
+        return Opening({
+            offer: number,
+            trainer: _offer(entry, number).trainer,
+            isOpen: !entry.isClosed,
+            isPaused: _isStanding(entry.clock),
+            beaconDelayBlocks: entry.terms.windows.beaconDelayBlocks,
+            rates: _rates(entry, number),
+            fees: entry.terms.fees,
+            work: entry.terms.work,
+            panel: entry.terms.panel
+        });
     }
 
     /// @inheritdoc IPoolRegistry
@@ -208,6 +237,16 @@ contract PoolRegistry is IPoolRegistry {
     }
 
     /// @inheritdoc IPoolRegistry
+    function coordinatorOf(PoolId pool, uint32 number) external view override returns (address) {
+        return _offer(_pools[pool], number).coordinator;
+    }
+
+    /// @inheritdoc IPoolRegistry
+    function ratesOf(PoolId pool, uint32 number) external view override returns (Rates memory) {
+        return _rates(_pools[pool], number);
+    }
+
+    /// @inheritdoc IPoolRegistry
     function pendingOfferOf(PoolId pool)
         external
         view
@@ -226,27 +265,33 @@ contract PoolRegistry is IPoolRegistry {
 
     /// @inheritdoc IPoolRegistry
     function feesOf(PoolId pool) external view override returns (Fees memory) {
-        return _existing(pool).terms.fees;
+        return _pools[pool].terms.fees;
     }
 
     /// @inheritdoc IPoolRegistry
     function workRulesOf(PoolId pool) external view override returns (WorkRules memory) {
-        return _existing(pool).terms.work;
+        return _pools[pool].terms.work;
     }
 
     /// @inheritdoc IPoolRegistry
     function panelRulesOf(PoolId pool) external view override returns (PanelRules memory) {
-        return _existing(pool).terms.panel;
+        return _pools[pool].terms.panel;
     }
 
     /// @inheritdoc IPoolRegistry
     function windowsOf(PoolId pool) external view override returns (Windows memory) {
-        return _existing(pool).terms.windows;
+        return _pools[pool].terms.windows;
+    }
+
+    /// @inheritdoc IPoolRegistry
+    function timesOf(PoolId pool) external view override returns (uint48 time, Windows memory windows) {
+        Pool storage entry = _pools[pool];
+        return (uint48(_timeOf(entry.clock)), entry.terms.windows);
     }
 
     /// @inheritdoc IPoolRegistry
     function faultTableOf(PoolId pool) external view override returns (FaultTable memory) {
-        return _existing(pool).terms.faults;
+        return _pools[pool].terms.faults;
     }
 
     /// @inheritdoc IPoolRegistry
@@ -267,7 +312,7 @@ contract PoolRegistry is IPoolRegistry {
 
     /// @inheritdoc IPoolRegistry
     function clockOf(PoolId pool) external view override returns (uint64) {
-        return _timeOf(_existing(pool).clock);
+        return _timeOf(_pools[pool].clock);
     }
 
     /// @dev Books the last pause, up to now or to the end of the budget.
@@ -292,6 +337,13 @@ contract PoolRegistry is IPoolRegistry {
 
     function _offer(Pool storage entry, uint32 number) private view returns (Offer storage) {
         return number == 0 ? entry.terms.offer : entry.offers[number];
+    }
+
+    function _rates(Pool storage entry, uint32 number) private view returns (Rates memory) {
+        Offer storage offer = _offer(entry, number);
+        WorkRules storage work = entry.terms.work;
+        uint256 unitCap = uint256(work.groupSize) * work.maxCompletionTokens;
+        return Pricing.rates(offer.pricePerGroup, offer.pricePerToken, unitCap, work.payCapBps);
     }
 
     function _numberInForce(PoolId pool, Pool storage entry) private view returns (uint32) {
@@ -341,6 +393,7 @@ contract PoolRegistry is IPoolRegistry {
 
     function _checkParties(Parties calldata parties) private pure {
         if (parties.payoutToken == address(0)) revert TermAddressZero("payoutToken");
+        _checkRange("noticeSeconds", parties.noticeSeconds, 0, MAX_WINDOW_SECONDS);
         address pauser = parties.pauser;
         address unpauser = parties.unpauser;
         // Without both, the clock never stands.
@@ -386,7 +439,6 @@ contract PoolRegistry is IPoolRegistry {
         _checkRange("revealSeconds", windows.revealSeconds, 1, MAX_WINDOW_SECONDS);
         _checkRange("challengeSeconds", windows.challengeSeconds, 1, MAX_WINDOW_SECONDS);
         _checkRange("unbondingSeconds", windows.unbondingSeconds, 1, MAX_UNBONDING_SECONDS);
-        _checkRange("noticeSeconds", windows.noticeSeconds, 0, MAX_WINDOW_SECONDS);
         // A slot taken on chain at the end of the collection has its lease; a panel may be redrawn once.
         uint256 lowest = 2 * uint256(windows.leaseSeconds) + windows.collectSeconds
             + 2 * (uint256(windows.voteSeconds) + windows.revealSeconds) + windows.challengeSeconds;

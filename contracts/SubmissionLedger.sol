@@ -19,8 +19,8 @@ import {SubmissionHash} from "./libraries/SubmissionHash.sol";
 import {Phase, Role} from "./types/Enums.sol";
 import {PoolId} from "./types/Ids.sol";
 import {Parts} from "./types/Parts.sol";
-import {Fees, Offer, PanelRules, Rates, Windows, WorkRules} from "./types/PoolTerms.sol";
-import {StepState} from "./types/StepState.sol";
+import {Opening, Rates, Windows, WorkRules} from "./types/PoolTerms.sol";
+import {StepBrief, StepState} from "./types/StepState.sol";
 import {Lease, LeafOpening, PayTable, Submission, TakenSlot} from "./types/Submission.sol";
 
 /// @title The record of each step: policy, seed beacon, slots, submissions.
@@ -74,7 +74,8 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         external
         override
     {
-        _checkTrainer(pool, _offer(pool, registry.currentOffer(pool)));
+        Opening memory opening = registry.opening(pool);
+        _checkTrainer(pool, opening);
         Progress storage progress = _progress[pool];
         if (policyStep != progress.policyCount) revert NotNext(policyStep, progress.policyCount);
         if (policyRoot == bytes32(0)) revert RootZero();
@@ -85,18 +86,15 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
     /// @inheritdoc ISubmissionLedger
     function openStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots) external override nonReentrant {
-        uint32 number = registry.currentOffer(pool);
-        Offer memory offer = _offer(pool, number);
-        _checkTrainer(pool, offer);
-        if (registry.isPaused(pool)) revert PoolIsPaused(pool);
-        WorkRules memory work = _work(pool);
-        PanelRules memory rules = _panelRules(pool);
-        _checkOpening(pool, step, policyStep, slots, work);
-        _checkEligible(pool, uint256(rules.panelSize) + rules.jurySize);
+        Opening memory opening = registry.opening(pool);
+        _checkTrainer(pool, opening);
+        if (opening.isPaused) revert PoolIsPaused(pool);
+        _checkOpening(pool, step, policyStep, slots, opening.work);
+        _checkEligible(pool, uint256(opening.panel.panelSize) + opening.panel.jurySize);
 
-        _startStep(pool, step, policyStep, slots, number);
-        uint256 highest = uint256(slots) + work.reservedSlots;
-        vault.reserve(pool, step, Pricing.stepCost(Pricing.rates(offer, work), _fees(pool), rules, highest));
+        _startStep(pool, step, policyStep, slots, opening);
+        uint256 highest = uint256(slots) + opening.work.reservedSlots;
+        vault.reserve(pool, step, Pricing.stepCost(opening.rates, opening.fees, opening.panel, highest));
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -111,7 +109,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         state.seededAt = _clock(pool);
         state.seedBeacon = Seeds.beacon(Seeds.SEED_BEACON_TAG, address(this), pool, step, blockHash);
         emit SeedBeaconSealed(pool, step, state.seedBeacon, msg.sender);
-        vault.pay(pool, step, msg.sender, _fees(pool).sealFee);
+        vault.pay(pool, step, msg.sender, registry.feesOf(pool).sealFee);
     }
 
     // -- slots taken on chain
@@ -120,13 +118,11 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     function takeSlot(PoolId pool, uint32 step) external override nonReentrant returns (uint32 slot) {
         StepState storage state = _collecting(pool, step);
         if (registry.isPaused(pool)) revert PoolIsPaused(pool);
-        Windows memory windows = _windows(pool);
-        uint48 time = _clock(pool);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
         if (time >= state.seededAt + windows.takeSeconds) {
             revert DeadlinePassed(state.seededAt + windows.takeSeconds, time);
         }
-        uint32 reserved = _work(pool).reservedSlots;
-        if (state.taken >= reserved) revert SlotsAllTaken(pool, step, reserved);
+        if (state.taken >= state.reserved) revert SlotsAllTaken(pool, step, state.reserved);
         address provider = _providerOf(msg.sender);
         if (!_isAtWork(pool, provider, state.openedBlock)) revert NotEligible(pool, msg.sender);
         if (_hasTaken[pool][step][provider]) revert SlotTakenBefore(pool, step, provider);
@@ -184,10 +180,9 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         PayTable calldata payTable
     ) external override {
         StepState storage state = _inPhase(pool, step, Phase.Seeded);
-        address coordinator = _offer(pool, state.offer).coordinator;
+        address coordinator = registry.coordinatorOf(pool, state.offer);
         if (msg.sender != coordinator) revert NotCoordinator(pool, msg.sender, coordinator);
-        Windows memory windows = _windows(pool);
-        uint48 time = _clock(pool);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
         uint64 deadline = _commitDeadline(state, windows);
         if (time >= deadline) revert DeadlinePassed(deadline, time);
         if (submissionRoot == bytes32(0)) revert RootZero();
@@ -200,18 +195,18 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
         state.phase = Phase.Committed;
         // While a slot can still be taken or delivered, nobody must know the panel.
-        if (_work(pool).reservedSlots == 0) state.auditBlock = uint48(block.number) + windows.beaconDelayBlocks;
+        if (state.reserved == 0) state.auditBlock = uint48(block.number) + windows.beaconDelayBlocks;
         state.committedAt = time;
         state.submissionRoot = submissionRoot;
-        state.payTableHash = keccak256(abi.encode(payTable));
+        state.settlementHash = keccak256(abi.encode(payTable));
         emit RootCommitted(pool, step, submissionRoot, slotTableRoot, payTable, state.auditBlock);
     }
 
     /// @inheritdoc ISubmissionLedger
     function cancelStep(PoolId pool, uint32 step) external override nonReentrant {
         StepState storage state = _inPhase(pool, step, Phase.Seeded);
-        uint64 deadline = _commitDeadline(state, _windows(pool));
-        uint48 time = _clock(pool);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
+        uint64 deadline = _commitDeadline(state, windows);
         if (time < deadline) revert TooEarly(deadline, time);
 
         state.phase = Phase.Cancelled;
@@ -244,11 +239,11 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         if (state.phase < Phase.Seeded || state.phase >= Phase.Finalized) {
             revert WrongPhase(pool, step, state.phase, Phase.Seeded);
         }
-        address coordinator = _offer(pool, state.offer).coordinator;
+        address coordinator = registry.coordinatorOf(pool, state.offer);
         _checkSignature(coordinator, first.hash(), firstSignature);
         _checkSignature(coordinator, second.hash(), secondSignature);
         if (_overlaps[pool][step].get(slot)) revert OverlapKnown(pool, step, slot);
-        uint256 left = _fees(pool).leaseBond - _overlapsPaid[pool][step];
+        uint256 left = registry.feesOf(pool).leaseBond - _overlapsPaid[pool][step];
         uint256 amount = Math.min(ratesOf(pool, step).slotCap, left);
         if (amount == 0) revert LeaseBondSpent(pool, step);
 
@@ -274,6 +269,9 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
             state.auditBlock = _redrawBeacon(pool, step, true);
             return;
         }
+        uint64 earliest = auditFrom(pool, step);
+        uint48 time = _clock(pool);
+        if (time < earliest) revert TooEarly(earliest, time);
         state.auditBlock = uint48(block.number) + _windows(pool).beaconDelayBlocks;
         emit AuditBlockDrawn(pool, step, state.auditBlock);
     }
@@ -282,7 +280,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     function markFinalized(PoolId pool, uint32 step, bytes32 outcomesHash) external override onlyPanel {
         StepState storage state = _inPhase(pool, step, Phase.Audited);
         state.phase = Phase.Finalized;
-        state.outcomesHash = outcomesHash;
+        state.settlementHash = outcomesHash;
         _markSettled(pool, step, state, _clock(pool));
     }
 
@@ -291,6 +289,20 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     /// @inheritdoc ISubmissionLedger
     function stepOf(PoolId pool, uint32 step) external view override returns (StepState memory) {
         return _steps[pool][step];
+    }
+
+    /// @inheritdoc ISubmissionLedger
+    function briefOf(PoolId pool, uint32 step) external view override returns (StepBrief memory) {
+        StepState storage state = _steps[pool][step];
+        return StepBrief({
+            phase: state.phase,
+            slots: state.slots,
+            taken: state.taken,
+            openedBlock: state.openedBlock,
+            auditBlock: state.auditBlock,
+            auditBeacon: state.auditBeacon,
+            settlementHash: state.settlementHash
+        });
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -320,9 +332,9 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     }
 
     /// @inheritdoc ISubmissionLedger
-    function auditFrom(PoolId pool, uint32 step) external view override returns (uint64 earliest) {
+    function auditFrom(PoolId pool, uint32 step) public view override returns (uint64 earliest) {
         StepState storage state = _steps[pool][step];
-        if (_work(pool).reservedSlots == 0) return state.committedAt;
+        if (state.reserved == 0) return state.committedAt;
         Windows memory windows = _windows(pool);
         earliest = state.seededAt + windows.takeSeconds;
         if (earliest < state.committedAt) earliest = state.committedAt;
@@ -335,7 +347,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
     /// @inheritdoc ISubmissionLedger
     function ratesOf(PoolId pool, uint32 step) public view override returns (Rates memory) {
-        return Pricing.rates(_offer(pool, _steps[pool][step].offer), _work(pool));
+        return registry.ratesOf(pool, _steps[pool][step].offer);
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -379,9 +391,9 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
     // -- inside: opening
 
-    function _checkTrainer(PoolId pool, Offer memory offer) private view {
-        if (msg.sender != offer.trainer) revert NotTrainer(pool, msg.sender, offer.trainer);
-        if (!registry.isOpen(pool)) revert PoolIsClosed(pool);
+    function _checkTrainer(PoolId pool, Opening memory opening) private view {
+        if (msg.sender != opening.trainer) revert NotTrainer(pool, msg.sender, opening.trainer);
+        if (!opening.isOpen) revert PoolIsClosed(pool);
     }
 
     function _checkOpening(PoolId pool, uint32 step, uint32 policyStep, uint32 slots, WorkRules memory work)
@@ -398,16 +410,17 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         if (unsettled >= work.maxOpenSteps) revert StepsTooMany(pool, unsettled, work.maxOpenSteps);
     }
 
-    function _startStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots, uint32 offer) private {
+    function _startStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots, Opening memory opening) private {
         ++_progress[pool].stepCount;
         StepState storage state = _steps[pool][step];
         state.phase = Phase.Open;
         state.policyStep = policyStep;
         state.slots = slots;
-        state.offer = offer;
+        state.reserved = opening.work.reservedSlots;
+        state.offer = opening.offer;
         state.openedBlock = uint48(block.number);
-        state.seedBlock = uint48(block.number) + _windows(pool).beaconDelayBlocks;
-        emit StepOpened(pool, step, policyStep, slots, offer, state.seedBlock);
+        state.seedBlock = uint48(block.number) + opening.beaconDelayBlocks;
+        emit StepOpened(pool, step, policyStep, slots, opening.offer, state.seedBlock);
     }
 
     /// @dev Counted now; the draw itself weighs by the block before.
@@ -436,8 +449,8 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         if (taken.beacon == bytes32(0) || taken.leafHash != bytes32(0) || leaf.provider != taken.provider) {
             revert NotTakenSlot(pool, step, leaf.slot, leaf.provider);
         }
-        uint64 deadline = taken.takenAt + _windows(pool).leaseSeconds;
-        uint48 time = _clock(pool);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
+        uint64 deadline = taken.takenAt + windows.leaseSeconds;
         if (time >= deadline) revert DeadlinePassed(deadline, time);
         if (
             leaf.pool != pool || leaf.step != step
@@ -453,7 +466,6 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
             revert SignatureInvalid(signer);
         }
     }
-
 
     // -- inside: settlement
 
@@ -473,22 +485,6 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
     function _clock(PoolId pool) private view returns (uint48) {
         return uint48(registry.clockOf(pool));
-    }
-
-    function _offer(PoolId pool, uint32 number) private view returns (Offer memory) {
-        return registry.offerOf(pool, number);
-    }
-
-    function _work(PoolId pool) private view returns (WorkRules memory) {
-        return registry.workRulesOf(pool);
-    }
-
-    function _panelRules(PoolId pool) private view returns (PanelRules memory) {
-        return registry.panelRulesOf(pool);
-    }
-
-    function _fees(PoolId pool) private view returns (Fees memory) {
-        return registry.feesOf(pool);
     }
 
     function _providerOf(address account) private view returns (address) {

@@ -18,7 +18,7 @@ import {Outcome, Phase, Role} from "./types/Enums.sol";
 import {PoolId} from "./types/Ids.sol";
 import {Parts} from "./types/Parts.sol";
 import {FaultTable, Fees, PanelRules, Rates, Windows} from "./types/PoolTerms.sol";
-import {StepState} from "./types/StepState.sol";
+import {StepBrief} from "./types/StepState.sol";
 import {LeafOpening, PayTable, TakenSlot} from "./types/Submission.sol";
 
 /// @title The panel of each step: its draw, its votes, what they decide, and the settlement that follows.
@@ -81,27 +81,26 @@ contract VotingPanel is IVotingPanel {
 
     /// @inheritdoc IVotingPanel
     function sealAuditBeacon(PoolId pool, uint32 step) external override {
-        StepState memory state = _inPhase(pool, step, Phase.Committed);
-        uint48 time = _clock(pool);
-        uint64 earliest = ledger.auditFrom(pool, step);
-        if (time < earliest) revert TooEarly(earliest, time);
-        if (block.number <= state.auditBlock) revert BeaconNotReady(state.auditBlock, block.number);
-        bytes32 blockHash = blockhash(state.auditBlock);
+        StepBrief memory brief = _inPhase(pool, step, Phase.Committed);
+        if (block.number <= brief.auditBlock) revert BeaconNotReady(brief.auditBlock, block.number);
+        bytes32 blockHash = blockhash(brief.auditBlock);
         // No block was chosen yet, or the chain has forgotten its hash (256 blocks on).
-        if (state.auditBlock == 0 || blockHash == bytes32(0)) return ledger.drawAuditBlock(pool, step);
+        if (brief.auditBlock == 0 || blockHash == bytes32(0)) return ledger.drawAuditBlock(pool, step);
         bytes32 beacon = Seeds.beacon(Seeds.AUDIT_BEACON_TAG, address(ledger), pool, step, blockHash);
-        address[] memory members = _draw(pool, state, beacon, _panelRules(pool).panelSize, new address[](0));
+        uint256 size = _panelRules(pool).panelSize;
+        address[] memory members = _draw(pool, brief.openedBlock, beacon, size, new address[](0));
 
-        _panels[pool][step].open(members, uint16(state.slots + state.taken), time);
+        _panels[pool][step].open(members, uint16(brief.slots + brief.taken), uint48(registry.clockOf(pool)));
         emit AuditBeaconSealed(pool, step, beacon, members, msg.sender);
         ledger.markAudited(pool, step, beacon);
-        vault.pay(pool, step, msg.sender, _fees(pool).sealFee);
+        vault.pay(pool, step, msg.sender, registry.feesOf(pool).sealFee);
     }
 
     /// @inheritdoc IVotingPanel
     function commitVote(PoolId pool, uint32 step, bytes32 commitment) external override {
-        address provider = _providerOf(msg.sender);
-        _panels[pool][step].commit(provider, commitment, _clock(pool), _windows(pool).voteSeconds);
+        address provider = stakes.providerOf(msg.sender);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
+        _panels[pool][step].commit(provider, commitment, time, windows.voteSeconds);
         emit VoteCommitted(pool, step, provider, msg.sender, commitment);
     }
 
@@ -123,15 +122,16 @@ contract VotingPanel is IVotingPanel {
 
     /// @inheritdoc IVotingPanel
     function redrawPanel(PoolId pool, uint32 step) external override {
-        StepState memory state = _inPhase(pool, step, Phase.Audited);
+        StepBrief memory brief = _inPhase(pool, step, Phase.Audited);
         Ballots.Box storage box = _panels[pool][step];
-        (uint48 time,) = _closed(pool, box);
+        (uint48 time,,) = _closed(pool, box);
         PanelRules memory rules = _panelRules(pool);
         if (box.wasRefilled || box.countRevealed() >= rules.quorum) revert PanelNotRedrawable(pool, step);
 
         address[] memory silent = box.silent();
-        bytes32 beacon = keccak256(abi.encode(Seeds.REDRAW_BEACON_TAG, state.auditBeacon));
-        box.refill(_draw(pool, state, beacon, rules.panelSize - box.countRevealed(), box.members()), time);
+        bytes32 beacon = keccak256(abi.encode(Seeds.REDRAW_BEACON_TAG, brief.auditBeacon));
+        uint256 size = rules.panelSize - box.countRevealed();
+        box.refill(_draw(pool, brief.openedBlock, beacon, size, box.members()), time);
         _dismissed[pool][step] = silent;
         emit PanelRedrawn(pool, step, silent, box.members());
         _fineSilent(pool, step, silent);
@@ -144,17 +144,18 @@ contract VotingPanel is IVotingPanel {
         external
         override
     {
-        StepState memory state = _inPhase(pool, step, Phase.Audited);
+        StepBrief memory brief = _inPhase(pool, step, Phase.Audited);
         Ballots.Box storage box = _panels[pool][step];
-        (uint48 time, uint48 until) = _decided(pool, step, box);
+        PanelRules memory rules = _panelRules(pool);
+        (uint48 time, uint48 until) = _decided(pool, step, box, rules.quorum);
         if (time < until) revert TooEarly(until, time);
-        _checkPayTable(state, payTable);
-        Outcomes.Result memory result = _tally(pool, step, box, votes);
+        _checkPayTable(brief, payTable);
+        Outcomes.Result memory result = _tally(pool, step, box, votes, rules.quorum);
         bytes memory outcomes = Outcomes.toBytes(result.words, box.positions);
 
         ledger.markFinalized(pool, step, keccak256(outcomes));
         _announce(pool, step, outcomes, result);
-        _settle(pool, step, state, box, payTable, result);
+        _settle(pool, step, brief, box, payTable, result, rules);
         _fineSilent(pool, step, box.silent());
     }
 
@@ -221,7 +222,7 @@ contract VotingPanel is IVotingPanel {
     {
         Ballots.Box storage box = _panels[pool][step];
         if (box.openedAt == 0) return (0, 0, 0, false);
-        Windows memory windows = _windows(pool);
+        (, Windows memory windows) = registry.timesOf(pool);
         return (
             box.commitUntil(windows.voteSeconds),
             box.revealFrom(windows.voteSeconds),
@@ -293,61 +294,65 @@ contract VotingPanel is IVotingPanel {
         override
         returns (Outcome)
     {
-        StepState memory state = _inPhase(pool, step, Phase.Finalized);
+        StepBrief memory brief = _inPhase(pool, step, Phase.Finalized);
         bytes32 given = keccak256(outcomes);
-        if (given != state.outcomesHash) revert OutcomesMismatch(given, state.outcomesHash);
-        if (slot >= state.slots + state.taken) revert SlotOutOfRange(slot, state.slots + state.taken);
+        if (given != brief.settlementHash) revert OutcomesMismatch(given, brief.settlementHash);
+        if (slot >= brief.slots + brief.taken) revert SlotOutOfRange(slot, brief.slots + brief.taken);
         return Outcomes.inBytes(outcomes, slot);
     }
 
     // -- inside: votes
 
     /// @dev By the stakes of the block before the step.
-    function _draw(PoolId pool, StepState memory state, bytes32 beacon, uint256 size, address[] memory barred)
+    function _draw(PoolId pool, uint256 openedBlock, bytes32 beacon, uint256 size, address[] memory barred)
         private
         view
         returns (address[] memory)
     {
         address[][] memory lists = new address[][](1);
         lists[0] = barred;
-        return stakes.drawValidators(pool, state.openedBlock - 1, beacon, size, lists, new address[](0));
+        return stakes.drawValidators(pool, openedBlock - 1, beacon, size, lists, new address[](0));
     }
 
     /// @dev The votes of a panel must be all in, or beyond their time.
-    function _closed(PoolId pool, Ballots.Box storage box) private view returns (uint48 time, uint48 closedAt) {
-        Windows memory windows = _windows(pool);
-        time = _clock(pool);
+    function _closed(PoolId pool, Ballots.Box storage box)
+        private
+        view
+        returns (uint48 time, uint48 closedAt, uint32 challengeSeconds)
+    {
+        Windows memory windows;
+        (time, windows) = registry.timesOf(pool);
+        challengeSeconds = windows.challengeSeconds;
         closedAt = box.closesAt(windows.voteSeconds, windows.revealSeconds);
         if (time < closedAt) revert TooEarly(closedAt, time);
     }
 
     /// @dev And there must be a quorum of them, or a panel that was redrawn in vain. Returns until when anyone may dispute.
-    function _decided(PoolId pool, uint32 step, Ballots.Box storage box)
+    function _decided(PoolId pool, uint32 step, Ballots.Box storage box, uint256 quorum)
         private
         view
         returns (uint48 time, uint48 until)
     {
-        (time, until) = _closed(pool, box);
-        uint256 quorum = _panelRules(pool).quorum;
+        uint32 challengeSeconds;
+        (time, until, challengeSeconds) = _closed(pool, box);
         uint256 revealed = box.countRevealed();
         if (revealed < quorum && !box.wasRefilled) revert PanelBelowQuorum(pool, step, revealed, quorum);
-        until += _windows(pool).challengeSeconds;
+        until += challengeSeconds;
     }
 
     function _reveal(PoolId pool, uint32 step, address provider, bytes32 commitment, bytes32 content) private {
-        Windows memory windows = _windows(pool);
-        uint48 time = _clock(pool);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
         _panels[pool][step].reveal(provider, commitment, content, time, windows.voteSeconds, windows.revealSeconds);
     }
 
-    function _checkPayTable(StepState memory state, PayTable calldata payTable) private pure {
+    function _checkPayTable(StepBrief memory brief, PayTable calldata payTable) private pure {
         bytes32 given = keccak256(abi.encode(payTable));
-        if (given != state.payTableHash) revert PayTableMismatch(given, state.payTableHash);
+        if (given != brief.settlementHash) revert PayTableMismatch(given, brief.settlementHash);
     }
 
     function _checkChallengeable(PoolId pool, uint32 step) private view returns (uint64 snapshotBlock) {
         snapshotBlock = _inPhase(pool, step, Phase.Audited).openedBlock - 1;
-        (uint48 time, uint48 until) = _decided(pool, step, _panels[pool][step]);
+        (uint48 time, uint48 until) = _decided(pool, step, _panels[pool][step], _panelRules(pool).quorum);
         if (time >= until) revert DeadlinePassed(until, time);
     }
 
@@ -363,7 +368,7 @@ contract VotingPanel is IVotingPanel {
     }
 
     /// @dev Counts the votes, and notes who abstains on more than half of what the others decide.
-    function _tally(PoolId pool, uint32 step, Ballots.Box storage box, bytes[] calldata votes)
+    function _tally(PoolId pool, uint32 step, Ballots.Box storage box, bytes[] calldata votes, uint256 quorum)
         private
         returns (Outcomes.Result memory result)
     {
@@ -371,7 +376,7 @@ contract VotingPanel is IVotingPanel {
         uint256[][] memory ballots = new uint256[][](votes.length);
         for (uint256 seat = 0; seat < votes.length; ++seat) ballots[seat] = Outcomes.toWords(votes[seat]);
         uint256 words = (uint256(box.positions) + 127) / 128;
-        result = Outcomes.tally(ballots, words, _panelRules(pool).quorum);
+        result = Outcomes.tally(ballots, words, quorum);
 
         uint256 decided = uint256(result.accepted) + result.rejected + result.faulted;
         for (uint256 seat = 0; seat < votes.length; ++seat) {
@@ -390,6 +395,7 @@ contract VotingPanel is IVotingPanel {
     }
 
     function _fineSilent(PoolId pool, uint32 step, address[] memory silent) private {
+        if (silent.length == 0) return;
         uint256 bps = _faults(pool).silenceSlashBps;
         for (uint256 i = 0; i < silent.length; ++i) {
             bytes32 offence = keccak256(abi.encode(SILENCE_TAG, address(this), pool, step, silent[i]));
@@ -409,27 +415,29 @@ contract VotingPanel is IVotingPanel {
     function _settle(
         PoolId pool,
         uint32 step,
-        StepState memory state,
+        StepBrief memory brief,
         Ballots.Box storage box,
         PayTable calldata payTable,
-        Outcomes.Result memory result
+        Outcomes.Result memory result,
+        PanelRules memory rules
     ) private {
         Rates memory rates = ledger.ratesOf(pool, step);
+        Fees memory fees = registry.feesOf(pool);
         Settlement memory books;
         books.workers = payTable.providers;
         books.counts = payTable.totals;
-        _takeHeldOut(pool, step, state.slots, payTable.words, result.words, books);
-        if (!_takeUnpaidOut(payTable.words, state.slots, result.words, books)) {
+        _takeHeldOut(pool, step, brief.slots, payTable.words, result.words, books);
+        if (!_takeUnpaidOut(payTable.words, brief.slots, result.words, books)) {
             // The table contradicts itself or the votes: nobody is paid by it, and all that it could mean is locked.
             books.counts = new uint256[](books.workers.length);
-            books.unpaid = state.slots - books.heldBare;
+            books.unpaid = brief.slots - books.heldBare;
         }
-        if (state.taken != 0) _countTaken(pool, step, state, rates, result.words, books);
-        _price(pool, state.openedBlock, rates, books);
+        if (brief.taken != 0) _countTaken(pool, step, brief, rates, result.words, books);
+        _price(pool, brief.openedBlock, rates, books);
         books.locked += (books.unpaid - books.held) * rates.slotCap;
         uint256 held = heldCountOf[pool][step];
-        if (held != 0) books.kept = held * (rates.slotCap + Pricing.juryCost(_fees(pool), _panelRules(pool)));
-        _move(pool, step, box, books);
+        books.kept = held * (rates.slotCap + Pricing.juryCost(fees, rules));
+        _move(pool, step, box, books, fees.panelFee);
     }
 
     /// @dev A disputed slot is the court's: it is not counted as accepted, whatever the panel said.
@@ -501,12 +509,12 @@ contract VotingPanel is IVotingPanel {
     function _countTaken(
         PoolId pool,
         uint32 step,
-        StepState memory state,
+        StepBrief memory brief,
         Rates memory rates,
         uint256[] memory words,
         Settlement memory books
     ) private {
-        for (uint32 slot = state.slots; slot < state.slots + state.taken; ++slot) {
+        for (uint32 slot = brief.slots; slot < brief.slots + brief.taken; ++slot) {
             TakenSlot memory taken = ledger.takenSlotOf(pool, step, slot);
             if (taken.leafHash == bytes32(0)) {
                 vault.lockBond(pool, rates.slotCap);
@@ -547,13 +555,12 @@ contract VotingPanel is IVotingPanel {
     }
 
     /// @dev The workers and their wages, and after them the panel and its fees.
-    function _move(PoolId pool, uint32 step, Ballots.Box storage box, Settlement memory books) private {
+    function _move(PoolId pool, uint32 step, Ballots.Box storage box, Settlement memory books, uint256 fee) private {
         uint256 size = books.workers.length;
         address[] memory members = box.members();
         address[] memory providers = new address[](size + members.length);
         uint256[] memory amounts = new uint256[](size + members.length);
         for (uint256 i = 0; i < size; ++i) (providers[i], amounts[i]) = (books.workers[i], books.counts[i]);
-        uint256 fee = _fees(pool).panelFee;
         for (uint256 seat = 0; seat < members.length; ++seat) {
             if (box.hasRevealed(seat)) (providers[size + seat], amounts[size + seat]) = (members[seat], fee);
         }
@@ -562,32 +569,16 @@ contract VotingPanel is IVotingPanel {
 
     // -- inside: the other contracts, each call in one place
 
-    function _inPhase(PoolId pool, uint32 step, Phase expected) private view returns (StepState memory state) {
-        state = ledger.stepOf(pool, step);
-        if (state.phase != expected) revert WrongPhase(pool, step, state.phase, expected);
-    }
-
-    function _windows(PoolId pool) private view returns (Windows memory) {
-        return registry.windowsOf(pool);
-    }
-
-    function _clock(PoolId pool) private view returns (uint48) {
-        return uint48(registry.clockOf(pool));
+    function _inPhase(PoolId pool, uint32 step, Phase expected) private view returns (StepBrief memory brief) {
+        brief = ledger.briefOf(pool, step);
+        if (brief.phase != expected) revert WrongPhase(pool, step, brief.phase, expected);
     }
 
     function _panelRules(PoolId pool) private view returns (PanelRules memory) {
         return registry.panelRulesOf(pool);
     }
 
-    function _fees(PoolId pool) private view returns (Fees memory) {
-        return registry.feesOf(pool);
-    }
-
     function _faults(PoolId pool) private view returns (FaultTable memory) {
         return registry.faultTableOf(pool);
-    }
-
-    function _providerOf(address account) private view returns (address) {
-        return stakes.providerOf(account);
     }
 }

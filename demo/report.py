@@ -444,9 +444,10 @@ def _amounts(history: History, kind: type[Any], party: Party) -> int:
 
 def _unearned(history: History, providers: Iterable[ProviderRecord], leaves: Sequence[LeafRecord]) -> Iterable[str]:
     """Yield, for each worker of whom it is so, that the chain credited another sum than its accepted leaves cost."""
+    credited = events.credited([*history.of(events.Earned), *history.of(events.Settled)])
     for provider in providers:
         due = sum(leaf.paid_wei for leaf in leaves if leaf.provider == provider.provider)
-        earned = sum(event.amount for event in history.of(events.Earned, provider=provider.provider))
+        earned = credited[provider.provider]
         if due != earned:
             yield f"{provider.role} earned {earned} wei for leaves of {due} wei"
 
@@ -515,11 +516,10 @@ def _stake_account(chain: Chain, history: History) -> Account:
 
 def _vault_account(chain: Chain, history: History, pool: PoolId) -> Account:
     vault = chain.payout_vault
-    escrow, owed = vault.escrow_of(pool), vault.owed_of(pool)
     return Account(
         contract=vault.NAME,
         balance_wei=chain.token.balance_of(vault.address),
-        owed_wei=escrow.free + escrow.reserved + escrow.locked + owed.bonded + owed.unclaimed,
+        owed_wei=vault.money_of(pool, events.credited(history.events)),
         inflows={"funded": _sum(history, events.Funded), "bonds": _sum(history, events.BondTaken)},
         outflows={
             "claimed": _sum(history, events.Claimed),

@@ -462,9 +462,10 @@ class _Auditor:
     def _compare(self, event: events.Event) -> None:
         here = event.place.transaction
         match event:
-            case events.Earned(pool=self.pool):
-                self.earned[event.provider] += event.amount
-                self.due[here][event.step, event.provider] -= event.amount
+            case events.Earned(pool=self.pool) | events.Settled(pool=self.pool):
+                for provider, amount in event.credits:
+                    self.earned[provider] += amount
+                    self.due[here][event.step, provider] -= amount
             case events.BondSpent(pool=self.pool):
                 self.earned[event.provider] += event.amount
                 self.bonds[here][event.provider] -= event.amount

@@ -145,7 +145,7 @@ class PanelDuty:
         """Note the leaves of a step. Raises: NetworkError, PeerError, AbstainError if others are served or paid."""
         leaves = served_leaves(self._parts, step)
         found = checks.check_commitment(
-            leaves, state.slots, self._parts.rules.max_units, state.submission_root, state.pay_table_hash
+            leaves, state.slots, self._parts.rules.max_units, state.submission_root, state.settlement_hash
         )
         if not found.is_fine:
             raise AbstainError(found.explanation)

@@ -13,6 +13,7 @@ interface IPayoutVault {
     event Reserved(PoolId indexed pool, uint32 indexed step, uint256 fromFree, uint256 fromLocked);
     event Released(PoolId indexed pool, uint32 indexed step, uint256 toFree, uint256 toLocked);
     event Earned(PoolId indexed pool, uint32 indexed step, address indexed provider, uint256 amount);
+    event Settled(PoolId indexed pool, uint32 indexed step, address[] providers, uint256[] amounts);
     event Claimed(PoolId indexed pool, address indexed provider, address indexed payee, uint256 amount);
     event Fined(PoolId indexed pool, uint256 amount);
     event BondTaken(PoolId indexed pool, address indexed from, uint256 amount);
@@ -87,15 +88,15 @@ interface IPayoutVault {
     /// @notice The money of a pool: free, reserved for steps, and locked.
     function escrowOf(PoolId pool) external view returns (uint256 free, uint256 reserved, uint256 locked);
 
-    /// @notice The money of a pool that is no longer its owner's: bonds, and what providers may claim.
-    function owedOf(PoolId pool) external view returns (uint256 bonded, uint256 unclaimed);
+    /// @notice The bonds in a pool, of open disputes, taken slots and plants.
+    function bondedOf(PoolId pool) external view returns (uint256);
+
+    /// @notice All that ever came into a pool. Less what was drained, burned and claimed, it is what the pool holds.
+    function receivedOf(PoolId pool) external view returns (uint256);
 
     /// @notice What a provider has earned in a pool, and what of it was claimed.
     function earningsOf(PoolId pool, address provider) external view returns (uint256 earned, uint256 claimed);
 
     /// @notice What is left of the reservation of a step.
     function reservationOf(PoolId pool, uint32 step) external view returns (uint256);
-
-    /// @notice Sum over all pools of a token. The token balance is never less.
-    function tokenLiabilityOf(address token) external view returns (uint256);
 }

@@ -2,11 +2,24 @@
 pragma solidity 0.8.37;
 
 import {PoolId} from "../types/Ids.sol";
-import {FaultTable, Fees, Offer, PanelRules, Parties, PoolTerms, Windows, WorkRules} from "../types/PoolTerms.sol";
+import {
+    FaultTable,
+    Fees,
+    Offer,
+    Opening,
+    PanelRules,
+    Parties,
+    PoolTerms,
+    Rates,
+    Windows,
+    WorkRules
+} from "../types/PoolTerms.sol";
 
 /// @title Pools: their frozen terms, their offers, their clocks.
 /// @dev Terms never change but for the offer. An offer is announced, waits for its notice, and holds for steps opened
 /// afterwards; each step keeps the one under which it was opened, so keys rotate with overlap.
+/// The views that a step asks again and again spare the question whether the pool exists: for one that does not, they
+/// answer zero, and the chain's time as its clock.
 interface IPoolRegistry {
     event PoolCreated(PoolId indexed pool, address indexed owner, bytes32 indexed termsHash, PoolTerms terms);
     event PoolClosed(PoolId indexed pool);
@@ -89,6 +102,9 @@ interface IPoolRegistry {
     /// @notice Puts an offer that is due into force, and returns the number of the one in force. Anyone.
     function currentOffer(PoolId pool) external returns (uint32 number);
 
+    /// @notice The same, with all that a step is opened under. Anyone.
+    function opening(PoolId pool) external returns (Opening memory);
+
     /// @notice Says that the caller, a validator of the pool or its node, measured the honest drift that a card states.
     function attestCard(PoolId pool, bytes32 cardHash) external;
 
@@ -111,10 +127,16 @@ interface IPoolRegistry {
     /// @notice An offer that is or was in force. Number 0 is that of the terms.
     function offerOf(PoolId pool, uint32 number) external view returns (Offer memory);
 
+    /// @notice Who signs leases and commits roots under an offer.
+    function coordinatorOf(PoolId pool, uint32 number) external view returns (address);
+
+    /// @notice What a step pays that is opened under an offer.
+    function ratesOf(PoolId pool, uint32 number) external view returns (Rates memory);
+
     /// @notice The offer that waits for its notice or its attestations; all zero if none does.
     function pendingOfferOf(PoolId pool) external view returns (Offer memory offer, uint64 effectiveAt, bool isAttested);
 
-    /// @notice Token, pauser and unpauser.
+    /// @notice Token, pauser, unpauser and notice.
     function partiesOf(PoolId pool) external view returns (Parties memory);
 
     /// @notice What the pool pays beside payouts.
@@ -128,6 +150,9 @@ interface IPoolRegistry {
 
     /// @notice How long everything takes.
     function windowsOf(PoolId pool) external view returns (Windows memory);
+
+    /// @notice The pool's clock, and how long everything takes on it.
+    function timesOf(PoolId pool) external view returns (uint48 time, Windows memory windows);
 
     /// @notice What is slashed for what.
     function faultTableOf(PoolId pool) external view returns (FaultTable memory);

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Phase} from "../types/Enums.sol";
 import {PoolId} from "../types/Ids.sol";
 import {Rates} from "../types/PoolTerms.sol";
-import {StepState} from "../types/StepState.sol";
+import {StepBrief, StepState} from "../types/StepState.sol";
 import {Lease, LeafOpening, PayTable, Submission, TakenSlot} from "../types/Submission.sol";
 
 /// @title The record of each step: policy, seed beacon, slots, submissions.
@@ -176,7 +176,8 @@ interface ISubmissionLedger {
     /// @notice Says that the panel of a step is drawn. Only the panel.
     function markAudited(PoolId pool, uint32 step, bytes32 auditBeacon) external;
 
-    /// @notice Chooses the block of the audit beacon; another one than before fines the pool. Only the panel.
+    /// @notice Chooses the block of the audit beacon, once all slots taken on chain are delivered or out of time; another
+    /// block than before fines the pool. Only the panel.
     function drawAuditBlock(PoolId pool, uint32 step) external;
 
     /// @notice Says that a step is finalized, in order of steps. Only the panel.
@@ -187,6 +188,9 @@ interface ISubmissionLedger {
 
     /// @notice The state of a step; all zero (phase None) if it was never opened.
     function stepOf(PoolId pool, uint32 step) external view returns (StepState memory);
+
+    /// @notice What judges need of it.
+    function briefOf(PoolId pool, uint32 step) external view returns (StepBrief memory);
 
     /// @notice The published root of a policy step.
     function policyRootOf(PoolId pool, uint32 policyStep) external view returns (bytes32);

@@ -3,19 +3,20 @@ pragma solidity 0.8.37;
 
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
-import {Fees, Offer, PanelRules, Rates, WorkRules} from "../types/PoolTerms.sol";
+import {Fees, PanelRules, Rates} from "../types/PoolTerms.sol";
 
 /// @notice What work, judgement and a whole step cost under a pool's terms. Never by reward.
 library Pricing {
     uint256 private constant BPS = 10_000;
 
-    /// @notice What a step pays.
-    function rates(Offer memory offer, WorkRules memory work) internal pure returns (Rates memory r) {
-        r.unitCap = uint256(work.groupSize) * work.maxCompletionTokens;
-        r.pricePerGroup = offer.pricePerGroup;
-        r.pricePerToken = offer.pricePerToken;
-        r.slotCap = payout(r, r.unitCap);
-        r.payCapBps = work.payCapBps;
+    /// @notice What a step pays, by its prices, the most units of a group and the pay cap.
+    function rates(uint256 pricePerGroup, uint256 pricePerToken, uint256 unitCap, uint256 payCapBps)
+        internal
+        pure
+        returns (Rates memory)
+    {
+        uint256 slotCap = pricePerGroup + pricePerToken * unitCap;
+        return Rates(slotCap, unitCap, pricePerGroup, pricePerToken, payCapBps);
     }
 
     /// @notice What an accepted group of `units` generated tokens is paid, in wei.

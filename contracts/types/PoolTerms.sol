@@ -15,11 +15,12 @@ struct PoolTerms {
     bytes32 environmentHash;
 }
 
-/// @notice Who has a say in the pool for good.
+/// @notice Who has a say in the pool for good, and how long before a new offer holds.
 struct Parties {
     address payoutToken;
     address pauser; // stops the pool's clock
     address unpauser; // lets it run again; never the pauser
+    uint32 noticeSeconds; // from the announcement of an offer
 }
 
 /// @notice What the owner may change with notice, for steps opened afterwards.
@@ -62,7 +63,7 @@ struct PanelRules {
     uint32 maxAbsences; // within one slash window, at which a validator leaves the draw
 }
 
-/// @notice How long everything takes.
+/// @notice How long everything takes. One word of storage.
 struct Windows {
     uint32 beaconDelayBlocks;
     uint32 leaseSeconds;
@@ -72,7 +73,6 @@ struct Windows {
     uint32 revealSeconds;
     uint32 challengeSeconds;
     uint32 unbondingSeconds;
-    uint32 noticeSeconds; // of a new offer
 }
 
 /// @notice What is taken from a position for what, in hundredths of a percent.
@@ -94,4 +94,17 @@ struct Rates {
     uint256 pricePerGroup;
     uint256 pricePerToken;
     uint256 payCapBps; // of a worker's stake
+}
+
+/// @notice What a step is opened under.
+struct Opening {
+    uint32 offer; // its number
+    address trainer;
+    bool isOpen;
+    bool isPaused;
+    uint32 beaconDelayBlocks;
+    Rates rates;
+    Fees fees;
+    WorkRules work;
+    PanelRules panel;
 }

@@ -14,7 +14,7 @@ from stannary.chain.dispute_court import Case, DisputeCourt, JurorBallot, JuryTi
 from stannary.chain.events import Event, read_events
 from stannary.chain.history import StepHistory
 from stannary.chain.names import SUBMISSION_LEDGER, VOTING_PANEL
-from stannary.chain.payout_vault import Earnings, Escrow, Owed, PayoutVault
+from stannary.chain.payout_vault import Earnings, Escrow, PayoutVault
 from stannary.chain.planted_faults import PlantedFaults
 from stannary.chain.pool_registry import Offer, PendingOffer, PoolRegistry, PoolTerms
 from stannary.chain.sender import Sender, Submitted
@@ -45,7 +45,6 @@ __all__ = [
     "Mined",
     "NodeRefused",
     "Offer",
-    "Owed",
     "PanelTimes",
     "PayoutVault",
     "PendingOffer",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -583,6 +584,27 @@ class Earned(Event):
     provider: Address
     amount: int
 
+    @property
+    def credits(self) -> Sequence[tuple[Address, int]]:
+        """Who may claim how much more."""
+        return ((self.provider, self.amount),)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Event):
+    """The workers and the panel of a step may claim more; some perhaps nothing."""
+
+    CONTRACT: ClassVar[ContractName] = PAYOUT_VAULT
+    pool: int
+    step: int
+    providers: tuple[Address, ...]
+    amounts: tuple[int, ...]
+
+    @property
+    def credits(self) -> Sequence[tuple[Address, int]]:
+        """Who may claim how much more."""
+        return tuple(zip(self.providers, self.amounts, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
@@ -622,6 +644,11 @@ class BondSpent(Event):
     pool: int
     provider: Address
     amount: int
+
+    @property
+    def credits(self) -> Sequence[tuple[Address, int]]:
+        """Who may claim how much more."""
+        return ((self.provider, self.amount),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -790,6 +817,16 @@ def read_events(
         if decoder is not None:
             found.append(decoder.decode(log, words))
     return sorted(found, key=lambda event: (event.place.block_number, event.place.log_index))
+
+
+def credited(found: Iterable[Event]) -> Counter[Address]:
+    """Return what events let each account claim in all. Units: wei of the payout token."""
+    sums: Counter[Address] = Counter()
+    for event in found:
+        if isinstance(event, Earned | Settled | BondSpent):
+            for account, amount in event.credits:
+                sums[account] += amount
+    return sums
 
 
 @cache

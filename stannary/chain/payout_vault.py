@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stannary.chain.connection import Block, Mined
@@ -20,14 +20,6 @@ class Escrow:
     reserved: Wei
     locked: Wei
     """Of slots that ended unpaid: pays later accepted work only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """Money of a pool that is no longer its owner's. Units: wei of the payout token."""
-
-    bonded: Wei
-    unclaimed: Wei
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +45,13 @@ class PayoutVault(Contract):
         free, reserved, locked = self.read("escrowOf", pool, at=at)
         return Escrow(Wei(free), Wei(reserved), Wei(locked))
 
-    def owed_of(self, pool: int, at: Block | None = None) -> Owed:
-        """Return bonds, and what providers may claim."""
-        bonded, unclaimed = self.read("owedOf", pool, at=at)
-        return Owed(Wei(bonded), Wei(unclaimed))
+    def bonded_of(self, pool: int, at: Block | None = None) -> Wei:
+        """Return the bonds in a pool, of open disputes, taken slots and plants."""
+        return Wei(self.read("bondedOf", pool, at=at))
+
+    def received_of(self, pool: int, at: Block | None = None) -> Wei:
+        """Return all that ever came into a pool."""
+        return Wei(self.read("receivedOf", pool, at=at))
 
     def earnings_of(self, pool: int, provider: Address, at: Block | None = None) -> Earnings:
         """Return what a provider has earned in a pool, as worker, validator, juror or sealer."""
@@ -67,9 +62,11 @@ class PayoutVault(Contract):
         """Return what is left of a step's reservation."""
         return Wei(self.read("reservationOf", pool, step, at=at))
 
-    def token_liability_of(self, token: Address, at: Block | None = None) -> Wei:
-        """Return what all pools together hold of a token."""
-        return Wei(self.read("tokenLiabilityOf", token, at=at))
+    def money_of(self, pool: int, accounts: Iterable[Address], at: Block | None = None) -> Wei:
+        """Return all that is kept in a pool, if no other accounts than these have something to claim there."""
+        escrow = self.escrow_of(pool, at)
+        unclaimed = sum(self.earnings_of(pool, account, at).unclaimed for account in set(accounts))
+        return Wei(escrow.free + escrow.reserved + escrow.locked + self.bonded_of(pool, at) + unclaimed)
 
     def fund(self, sender: Sender, pool: int, amount: int) -> Mined:
         """Put approved tokens into a pool; anyone may."""

@@ -17,7 +17,7 @@ from stannary.types import Address, Hash, PoolId
 
 _NOBODY = Address("0x" + "0" * 40)
 _KINDS = {"Address": "address", "Hash": "bytes32", "int": "uint256"}
-_GROUP_SIZES = (3, 5, 4, 10, 5, 9, 8)
+_GROUP_SIZES = (4, 5, 4, 10, 5, 8, 8)
 """Members of the groups that the contract's struct consists of, in order; what is left stands by itself."""
 
 
@@ -62,6 +62,8 @@ class PoolTerms:
     """Stops the pool's clock."""
     unpauser: Address
     """Lets it run again; never the pauser."""
+    notice_seconds: int
+    """From the announcement of an offer to the first step under it."""
     coordinator: Address
     """Signs leases and receipts, commits the submission root."""
     trainer: Address
@@ -109,8 +111,6 @@ class PoolTerms:
     reveal_seconds: int
     challenge_seconds: int
     unbonding_seconds: int
-    notice_seconds: int
-    """Of a new offer."""
     fault_slash_bps: int
     """Worker, for a leaf at fault."""
     statistics_slash_bps: int

@@ -23,27 +23,28 @@ _NOBODY = "0x" + "0" * 40
 class StepState:
     """Where one step stands. `…_at` in seconds of the pool's clock, `…_block` a block number; 0 is not yet."""
 
-    phase: Phase
     policy_step: int
     slots: int
     taken: int
     """Slots taken on chain: numbers `slots` … `slots + taken - 1`."""
+    reserved: int
+    """Slots that workers may take on chain."""
     offer: int
     """Which offer of the pool it was opened under."""
     opened_block: int
-    finalized_at: int
-    """When the step was finalized or cancelled."""
     seed_block: int
     """The block whose hash becomes the seed beacon."""
+    phase: Phase
     seeded_at: int
     audit_block: int
     committed_at: int
+    finalized_at: int
+    """When the step was finalized or cancelled."""
     seed_beacon: Hash
     audit_beacon: Hash
     submission_root: Hash
-    pay_table_hash: Hash
-    outcomes_hash: Hash
-    """keccak256 of the packed outcomes, once finalized."""
+    settlement_hash: Hash
+    """keccak256 of the pay table; once finalized, of the packed outcomes."""
 
     @property
     def positions(self) -> int:

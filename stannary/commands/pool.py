@@ -164,7 +164,11 @@ def show(pool: Pool, rpc_url: RpcUrl = None, deployment: DeploymentFile = None) 
     chain = open_chain(RoleSettings.load(rpc_url=rpc_url, deployment=deployment))
     at = chain.frozen()
     registry = chain.pool_registry
-    money = asdict(chain.payout_vault.escrow_of(pool, at)) | asdict(chain.payout_vault.owed_of(pool, at))
+    vault = chain.payout_vault
+    money = asdict(vault.escrow_of(pool, at)) | {
+        "bonded": vault.bonded_of(pool, at),
+        "received": vault.received_of(pool, at),
+    }
     number, pending = registry.offer_number_of(pool, at), registry.pending_offer_of(pool, at)
     document = {
         "pool": pool,

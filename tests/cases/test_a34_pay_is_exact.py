@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stannary.chain import events
 from stannary.errors import Reverted
 from stannary.structs import Submission
 from stannary.types import Hash, Outcome, Role
@@ -13,8 +14,10 @@ ACCEPT, ABSTAIN = Outcome.ACCEPT, Outcome.ABSTAIN
 
 
 def pool_money(devnet: Devnet, pool: int) -> int:
-    escrow, owed = devnet.chain.payout_vault.escrow_of(pool), devnet.chain.payout_vault.owed_of(pool)
-    return escrow.free + escrow.reserved + escrow.locked + owed.bonded + owed.unclaimed
+    chain = devnet.chain
+    found = chain.read_events(chain.deployment.deployed_block, chain.frozen().number)
+    earners = events.credited(event for event in found if getattr(event, "pool", None) == pool)
+    return chain.payout_vault.money_of(pool, earners)
 
 
 def run_step(devnet: Devnet, pool: int, workers: list[str], outcomes: list[Outcome], *, step: int = 0) -> None:

@@ -36,7 +36,6 @@ contract StrictToken is ERC20("Strict", "STR") {
 
 /// @dev The moves of a dispute.
 abstract contract DisputeTest is ChainTest {
-    address internal constant DISPUTANT = address(0xD15);
     bytes32 internal constant EVIDENCE = keccak256("why");
     bytes32 internal constant LIST = keccak256("which");
     bytes32 internal constant SALT = keccak256("salt");
@@ -47,7 +46,7 @@ abstract contract DisputeTest is ChainTest {
         uint256 reserved;
         uint256 locked;
         uint256 bonded;
-        uint256 unclaimed;
+        uint256 owed; // to all accounts
         uint256 burnable;
         uint256 idle; // of the disputant
         uint256 credit; // of the disputant
@@ -180,7 +179,8 @@ abstract contract DisputeTest is ChainTest {
 
     function booksOf(address worker) internal view returns (Books memory b) {
         (b.free, b.reserved, b.locked) = vault.escrowOf(pool);
-        (b.bonded, b.unclaimed) = vault.owedOf(pool);
+        b.bonded = vault.bondedOf(pool);
+        b.owed = unclaimed();
         b.burnable = stakes.burnable();
         b.idle = stakes.idleOf(DISPUTANT);
         b.credit = earned(DISPUTANT);
@@ -236,31 +236,27 @@ abstract contract DisputeTest is ChainTest {
     /// All money of the pool's vault and all stake is in exactly one place.
     function conserved() internal view {
         (uint256 free, uint256 reserved, uint256 locked) = vault.escrowOf(pool);
-        (uint256 bonded, uint256 unclaimed) = vault.owedOf(pool);
         uint256 reservations = 0;
         for (uint32 step = 0; step < ledger.stepCountOf(pool); ++step) reservations += vault.reservationOf(pool, step);
         eq(reserved, reservations);
         eq(stakes.totalHeld(), token.balanceOf(address(stakes)));
         if (PoolId.unwrap(pool) != 1) return;
-        uint256 sum = free + reserved + locked + bonded + unclaimed;
-        eq(sum, vault.tokenLiabilityOf(address(token)));
-        eq(sum, token.balanceOf(address(vault)));
         address[] memory others = new address[](3);
         (others[0], others[1], others[2]) = (DISPUTANT, STRANGER, address(this));
         (uint256 claims, uint256 staked) = holdingsOf(others);
         (uint256 more, uint256 alsoStaked) = holdingsOf(validators);
         (claims, staked) = (claims + more, staked + alsoStaked);
         (more, alsoStaked) = holdingsOf(workers);
-        eq(unclaimed, claims + more);
+        claims += more;
+        eq(free + reserved + locked + vault.bondedOf(pool) + claims, token.balanceOf(address(vault)));
         eq(stakes.totalHeld(), stakes.burnable() + staked + alsoStaked);
     }
 
     /// When nothing is open any more, nothing is kept back either.
     function nothingKept() internal view {
         (, uint256 reserved,) = vault.escrowOf(pool);
-        (uint256 bonded,) = vault.owedOf(pool);
         eq(reserved, 0);
-        eq(bonded, 0);
+        eq(vault.bondedOf(pool), 0);
         for (uint256 i = 0; i < validators.length; ++i) eq(holdsOf(Role.Validator, validators[i]), 0);
         for (uint256 i = 0; i < workers.length; ++i) eq(holdsOf(Role.Worker, workers[i]), 0);
         conserved();
@@ -347,8 +343,7 @@ contract DisputeCourtTest is DisputeTest {
         eq(CaseId.unwrap(court.caseOfSlot(pool, 0, 0)), 0);
         eq(keccak256(abi.encode(court.caseOf(id))), keccak256(abi.encode(c)));
         eq(token.balanceOf(DISPUTANT), 7);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, BOND);
+        eq(vault.bondedOf(pool), BOND);
         eq(panel.heldCountOf(pool, 0), 1);
         require(panel.isHeld(pool, 0, 1) && !panel.isHeld(pool, 0, 0), "another slot is held");
         eq(court.juryOf(id).length, 0);
@@ -1034,7 +1029,7 @@ contract DisputeCourtTest is DisputeTest {
         eq(b.wages - before.wages, paid + compensation);
         eq(b.locked - before.locked, (paid == 0 ? SLOT : 0) + rest - compensation);
         eq(b.free - before.free, (paid == 0 ? 0 : SLOT - paid) + JURY - (r.isBondLost ? 0 : FEES));
-        eq(b.unclaimed - before.unclaimed, paid + FEES + (r.isBondLost ? compensation : BOND));
+        eq(b.owed - before.owed, paid + FEES + (r.isBondLost ? compensation : BOND));
     }
 
     function eqStake(Books memory before, Fines memory f) internal view {
@@ -1316,8 +1311,7 @@ contract DisputeCourtTest is DisputeTest {
         eq(earned(workers[0]), 400 + BOND - 8 * JUROR_FEE);
         eq(earned(DISPUTANT), 0);
         eqEscrowAfter(400, 0);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, 0);
+        eq(vault.bondedOf(pool), 0);
     }
 
     function test_both_juries_of_a_lost_appeal_are_paid_from_its_bond() external {
@@ -1796,8 +1790,7 @@ contract DisputeCourtTest is DisputeTest {
         eq(c.appealBond, BOND);
         eq(c.bond, 2 * BOND);
         eq(c.juryBlock, height + 2);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, 3 * BOND);
+        eq(vault.bondedOf(pool), 3 * BOND);
         wrongPhase(id, CasePhase.Opened, CasePhase.Ruled);
         court.appealRuling(id);
         skip(1);
@@ -1979,9 +1972,8 @@ contract DisputeCourtTest is DisputeTest {
         require(hostile.failed(), "appealed twice");
         eq(court.caseOf(CaseId.wrap(3)).appealBond, BOND);
         eq(court.caseCount(), 3);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, 5 * BOND);
-        eq(hostile.balanceOf(address(vault)), vault.tokenLiabilityOf(address(hostile)));
+        eq(vault.bondedOf(pool), 5 * BOND);
+        eq(hostile.balanceOf(address(vault)), vault.receivedOf(pool));
     }
 
     // -- no offence twice

@@ -285,7 +285,6 @@ contract InvariantsTest {
             money + handler.drained() + handler.claimed() + handler.burned() == handler.funded() + handler.bondsTaken(),
             "in and out"
         );
-        require(vault.tokenLiabilityOf(address(token)) == money + moneyOf(other), "books");
         require(
             token.balanceOf(address(vault)) == money + moneyOf(other) + handler.donatedToVault(), "solvency"
         );
@@ -340,18 +339,20 @@ contract InvariantsTest {
                 if (ledger.takenSlotOf(pool, step, slot).leafHash == bytes32(0)) sum += slotCap;
             }
         }
-        (uint256 bonded,) = vault.owedOf(pool);
-        require(bonded == sum);
+        require(vault.bondedOf(pool) == sum);
     }
 
-    function invariant_V8_unclaimed_money_is_what_accounts_earned_and_did_not_claim() public inTime {
-        uint256 sum = 0;
+    function invariant_V8_accounts_earn_no_more_than_a_pool_received() public inTime {
+        uint256 earned = 0;
+        uint256 claimed = 0;
         for (uint256 i = 0; i < accounts.length; ++i) {
             (uint256 had, uint256 took) = vault.earningsOf(pool, accounts[i]);
-            sum += had - took;
+            require(took <= had, "claimed too much");
+            (earned, claimed) = (earned + had, claimed + took);
         }
-        (, uint256 unclaimed) = vault.owedOf(pool);
-        require(unclaimed == sum);
+        require(claimed == handler.claimed(), "claimed");
+        require(vault.receivedOf(pool) == handler.funded() + handler.bondsTaken(), "received");
+        require(earned <= vault.receivedOf(pool), "earned");
         sound("V8");
     }
 
@@ -367,9 +368,9 @@ contract InvariantsTest {
 
     function invariant_V10_the_other_pool_is_its_own() public inTime {
         (uint256 free, uint256 reserved, uint256 locked) = vault.escrowOf(other);
-        (uint256 bonded, uint256 unclaimed) = vault.owedOf(other);
         require(free + handler.drainedElsewhere() == handler.fundedElsewhere(), "free");
-        require(reserved + locked + bonded + unclaimed == 0, "other places");
+        require(reserved + locked + vault.bondedOf(other) == 0, "other places");
+        require(vault.receivedOf(other) == handler.fundedElsewhere(), "received");
         require(registry.clockOf(other) == handler.now_(), "clock");
         for (uint256 i = 0; i < providers.length; ++i) {
             (uint256 tokens, uint256 shares,) = stakes.positionOf(other, roles[i], providers[i]);
@@ -457,7 +458,6 @@ contract InvariantsTest {
         require(ledger.settledCountOf(pool) == ledger.stepCountOf(pool), "steps");
         require(handler.openCases().length == 0 && handler.pendingExits().length == 0, "cases and exits");
         require(moneyOf(pool) == 0 && moneyOf(other) == 0, "escrow");
-        require(vault.tokenLiabilityOf(address(token)) == 0, "liability");
         require(token.balanceOf(address(vault)) == handler.donatedToVault(), "vault");
         require(stakes.totalHeld() == 0 && stakes.burnable() == 0, "held");
         require(token.balanceOf(address(stakes)) == handler.donatedToStakes(), "stakes");
@@ -490,7 +490,7 @@ contract InvariantsTest {
         invariant_V4_locked_money_never_becomes_free();
         invariant_V5_reserved_money_is_the_sum_of_reservations();
         invariant_V7_bonds_are_those_of_open_cases_plants_and_taken_slots();
-        invariant_V8_unclaimed_money_is_what_accounts_earned_and_did_not_claim();
+        invariant_V8_accounts_earn_no_more_than_a_pool_received();
         invariant_V9_rejecting_never_enriches_the_owner();
         invariant_V10_the_other_pool_is_its_own();
         invariant_V11_a_settled_step_keeps_only_what_its_cases_need();
@@ -518,10 +518,13 @@ contract InvariantsTest {
         }
     }
 
-    function moneyOf(PoolId p) internal view returns (uint256) {
+    function moneyOf(PoolId p) internal view returns (uint256 money) {
         (uint256 free, uint256 reserved, uint256 locked) = vault.escrowOf(p);
-        (uint256 bonded, uint256 unclaimed) = vault.owedOf(p);
-        return free + reserved + locked + bonded + unclaimed;
+        money = free + reserved + locked + vault.bondedOf(p);
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            (uint256 had, uint256 took) = vault.earningsOf(p, accounts[i]);
+            money += had - took;
+        }
     }
 
     function tokensIn(PoolId p, uint256 i) internal view returns (uint256 tokens) {

@@ -504,29 +504,31 @@ contract LibrariesTest {
 
     // -- prices
 
-    function testFuzz_pricing_follows_the_terms(Offer memory offer, WorkRules memory work) external pure {
-        work.maxCompletionTokens %= 1 << 20;
-        work.groupSize %= 1 << 12;
-        Rates memory r = Pricing.rates(offer, work);
-        uint256 units = uint256(work.groupSize) * uint256(work.maxCompletionTokens);
-        require(r.unitCap == units);
-        require(r.slotCap == uint256(offer.pricePerGroup) + uint256(offer.pricePerToken) * units);
-        require(r.pricePerGroup == offer.pricePerGroup);
-        require(r.pricePerToken == offer.pricePerToken);
-        require(r.payCapBps == work.payCapBps);
+    function testFuzz_pricing_rates_follow_prices_and_caps(
+        uint128 pricePerGroup,
+        uint128 pricePerToken,
+        uint32 unitCap,
+        uint32 payCapBps
+    ) external pure {
+        Rates memory r = Pricing.rates(pricePerGroup, pricePerToken, unitCap, payCapBps);
+        require(r.unitCap == unitCap);
+        require(r.slotCap == uint256(pricePerGroup) + uint256(pricePerToken) * unitCap);
+        require(r.pricePerGroup == pricePerGroup);
+        require(r.pricePerToken == pricePerToken);
+        require(r.payCapBps == payCapBps);
     }
 
-    function testFuzz_pricing_payout_never_exceeds_slot_cap(Offer memory offer, WorkRules memory work, uint32 units)
-        external
-        pure
-    {
-        work.maxCompletionTokens %= 1 << 20;
-        work.groupSize %= 1 << 12;
-        Rates memory r = Pricing.rates(offer, work);
+    function testFuzz_pricing_payout_never_exceeds_slot_cap(
+        uint128 pricePerGroup,
+        uint128 pricePerToken,
+        uint32 unitCap,
+        uint32 units
+    ) external pure {
+        Rates memory r = Pricing.rates(pricePerGroup, pricePerToken, unitCap, 0);
         uint256 payout = Pricing.payout(r, units);
         require(payout <= r.slotCap);
-        uint256 paidUnits = units < r.unitCap ? units : r.unitCap;
-        require(payout == uint256(offer.pricePerGroup) + paidUnits * offer.pricePerToken);
+        uint256 paidUnits = units < unitCap ? units : unitCap;
+        require(payout == uint256(pricePerGroup) + paidUnits * pricePerToken);
     }
 
     function test_pricing_units_above_cap_are_not_paid() external pure {

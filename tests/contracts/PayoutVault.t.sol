@@ -41,7 +41,6 @@ interface Recorder {
 
 contract PayoutVaultTest is ChainTest {
     Recorder internal constant RECORDER = Recorder(address(vm));
-    address internal constant PURSE = address(0x3A);
     uint256 internal constant MOST = type(uint128).max;
 
     // -- helpers
@@ -129,14 +128,10 @@ contract PayoutVaultTest is ChainTest {
         eq(c, claimed_);
     }
 
-    function eqOwed(uint256 bonded, uint256 unclaimed) internal view {
-        (uint256 b, uint256 u) = vault.owedOf(pool);
-        eq(b, bonded);
-        eq(u, unclaimed);
-    }
-
+    /// What the pool's places and the accounts hold.
     function liability() internal view returns (uint256) {
-        return vault.tokenLiabilityOf(address(token));
+        (uint256 free, uint256 reserved, uint256 locked) = vault.escrowOf(pool);
+        return free + reserved + locked + vault.bondedOf(pool) + unclaimed();
     }
 
     function reentered() internal pure returns (bytes32) {
@@ -232,7 +227,7 @@ contract PayoutVaultTest is ChainTest {
         drain(FUNDS + 1, OWNER);
     }
 
-    /// All money of a pool together fits 128 bits, wherever it lies.
+    /// All money that ever comes into a pool fits 128 bits together.
     function test_fund_beyond_128_bits_is_refused() external {
         useEmptyPool();
         allow(STRANGER, type(uint256).max / 2);
@@ -244,9 +239,10 @@ contract PayoutVaultTest is ChainTest {
         vault.fund(pool, 1);
         vm.stopPrank();
         eqEscrow(MOST, 0, 0);
+        eq(vault.receivedOf(pool), MOST);
     }
 
-    function test_fund_beyond_128_bits_in_all_places_is_refused() external {
+    function test_fund_and_bonds_beyond_128_bits_over_time_are_refused() external {
         useEmptyPool();
         fund(pool, 4_000);
         allow(STRANGER, type(uint256).max / 2);
@@ -265,8 +261,28 @@ contract PayoutVaultTest is ChainTest {
         takeBond(STRANGER, 1);
         vm.expectRevert(tooWide(MOST + 1));
         takeBond(STRANGER, MOST + 1);
+        eq(vault.receivedOf(pool), MOST);
+        // What has left does not make room: lifetime sums count.
         vault.claim(pool, PURSE);
+        vm.expectRevert(tooWide(MOST + 1));
+        takeBond(STRANGER, 1);
+        eq(vault.receivedOf(pool), MOST);
+    }
+
+    /// Money that moves inside a pool is not received again.
+    function test_received_counts_what_comes_in_once() external {
+        eq(vault.receivedOf(pool), FUNDS);
+        allow(STRANGER, 700);
         takeBond(STRANGER, 700);
+        eq(vault.receivedOf(pool), FUNDS + 700);
+        spendBond(PURSE, 300);
+        vm.prank(address(court));
+        vault.lockBond(pool, 400);
+        reserve(0, 1_000);
+        pay(0, PURSE, 40);
+        vault.claim(pool, PURSE);
+        drain(10, OWNER);
+        eq(vault.receivedOf(pool), FUNDS + 700);
     }
 
     // -- drain
@@ -494,9 +510,7 @@ contract PayoutVaultTest is ChainTest {
         uint256[] memory amounts = new uint256[](3);
         (amounts[0], amounts[2]) = (100, 201);
         vm.expectEmit();
-        emit IPayoutVault.Earned(pool, 0, workers[0], 100);
-        vm.expectEmit();
-        emit IPayoutVault.Earned(pool, 0, workers[1], 201);
+        emit IPayoutVault.Settled(pool, 0, providers, amounts);
         vm.expectEmit();
         emit IPayoutVault.Released(pool, 0, 579, 50);
         vm.prank(address(panel));
@@ -738,7 +752,8 @@ contract PayoutVaultTest is ChainTest {
         allow(STRANGER, 9);
         takeBond(STRANGER, 9);
         eqOwed(9, 0);
-        eq(liability(), FUNDS + 9);
+        eq(liability(), 9);
+        eq(token.balanceOf(address(vault)), FUNDS + 9);
         spendBond(STRANGER, 9);
         vault.claim(pool, STRANGER);
         eq(token.balanceOf(STRANGER), 9);
@@ -953,53 +968,19 @@ contract PayoutVaultTest is ChainTest {
 
     // -- lifetime sums
 
-    function test_earnings_at_the_end_of_128_bits_start_anew() external {
-        useEmptyPool();
-        fund(pool, MOST);
-        reserve(0, MOST);
-        pay(0, PURSE, MOST);
-        vault.claim(pool, PURSE);
-        eqEarnings(PURSE, MOST, MOST);
-        fund(pool, 10);
-        reserve(1, 10);
-        pay(1, PURSE, 1);
-        eqEarnings(PURSE, 1, 0);
-        pay(1, PURSE, 9);
-        eqEarnings(PURSE, 10, 0);
-        eq(vault.claim(pool, PURSE), 10);
-        eq(token.balanceOf(PURSE), MOST + 10);
-        eqOwed(0, 0);
-    }
-
-    function test_earnings_that_just_fit_128_bits_do_not_start_anew() external {
+    function test_earnings_of_all_that_a_pool_can_receive_are_claimed() external {
         useEmptyPool();
         fund(pool, MOST);
         reserve(0, MOST);
         pay(0, PURSE, MOST - 30);
-        vault.claim(pool, PURSE);
-        pay(0, PURSE, 20); // not claimed
-        eqEarnings(PURSE, MOST - 10, MOST - 30);
-        pay(0, PURSE, 10);
+        eq(vault.claim(pool, PURSE), MOST - 30);
+        pay(0, PURSE, 20);
+        settle(0, PURSE, 10, 0, 0);
         eqEarnings(PURSE, MOST, MOST - 30);
-        fund(pool, 5);
-        reserve(1, 5);
-        pay(1, PURSE, 5);
-        eqEarnings(PURSE, 35, 0);
-        eq(vault.claim(pool, PURSE), 35);
-        eqEarnings(PURSE, 35, 35);
-    }
-
-    function test_earnings_at_the_end_of_128_bits_do_not_stop_a_bond() external {
-        useEmptyPool();
-        fund(pool, MOST);
-        reserve(0, MOST);
-        pay(0, PURSE, MOST);
-        vault.claim(pool, PURSE);
-        allow(STRANGER, 7);
-        takeBond(STRANGER, 7);
-        spendBond(PURSE, 7);
-        eqEarnings(PURSE, 7, 0);
-        eq(vault.claim(pool, PURSE), 7);
+        eq(vault.claim(pool, PURSE), 30);
+        eqEarnings(PURSE, MOST, MOST);
+        eq(token.balanceOf(PURSE), MOST);
+        eqOwed(0, 0);
     }
 
     // -- no wei appears or is stuck
@@ -1058,7 +1039,7 @@ contract PayoutVaultTest is ChainTest {
         vm.expectRevert(reason);
         takeBond(STRANGER, 1_000);
         eqEscrow(0, 0, 0);
-        eq(vault.tokenLiabilityOf(address(fee)), 0);
+        eq(fee.balanceOf(address(vault)), 0);
     }
 
     function test_token_that_takes_more_of_the_vault_is_refused() external {

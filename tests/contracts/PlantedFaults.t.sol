@@ -154,8 +154,7 @@ contract PlantedFaultsTest is DisputeTest {
         vm.prank(planter);
         plants.plant(pool, 0, commitment);
         eq(token.balanceOf(planter), 7);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, SLOT);
+        eq(vault.bondedOf(pool), SLOT);
         require(!plants.isPlant(plantedLeaf(0)), "known too early");
         conserved();
     }

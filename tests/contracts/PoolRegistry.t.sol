@@ -7,7 +7,7 @@ import {Outcomes} from "../../contracts/libraries/Outcomes.sol";
 import {Role} from "../../contracts/types/Enums.sol";
 import {PoolId} from "../../contracts/types/Ids.sol";
 import {Parts, PartMissing} from "../../contracts/types/Parts.sol";
-import {Offer, PoolTerms} from "../../contracts/types/PoolTerms.sol";
+import {Offer, Opening, PoolTerms, Windows} from "../../contracts/types/PoolTerms.sol";
 import {ChainTest} from "./support/ChainTest.sol";
 import {vm} from "./support/Vm.sol";
 
@@ -25,7 +25,7 @@ contract PoolRegistryTest is ChainTest {
     function ownTerms() internal view returns (PoolTerms memory t) {
         t = terms();
         t.panel.minValidatorStake = 200;
-        t.windows.noticeSeconds = NOTICE;
+        t.parties.noticeSeconds = NOTICE;
     }
 
     // -- terms
@@ -85,13 +85,14 @@ contract PoolRegistryTest is ChainTest {
         PoolId none = PoolId.wrap(registry.poolCount() + 1);
         require(!registry.isOpen(none) && !registry.isOpen(PoolId.wrap(0)));
         Offer memory next = nextOffer();
-        bytes[20] memory calls = [
+        bytes[18] memory calls = [
             abi.encodeCall(registry.closePool, (none)),
             abi.encodeCall(registry.offerOwnership, (none, HEIR)),
             abi.encodeCall(registry.acceptOwnership, (none)),
             abi.encodeCall(registry.announceOffer, (none, next)),
             abi.encodeCall(registry.withdrawOffer, (none)),
             abi.encodeCall(registry.currentOffer, (none)),
+            abi.encodeCall(registry.opening, (none)),
             abi.encodeCall(registry.attestCard, (none, NEW_CARD)),
             abi.encodeCall(registry.pause, (none)),
             abi.encodeCall(registry.unpause, (none)),
@@ -101,16 +102,70 @@ contract PoolRegistryTest is ChainTest {
             abi.encodeCall(registry.offerOf, (none, 0)),
             abi.encodeCall(registry.pendingOfferOf, (none)),
             abi.encodeCall(registry.partiesOf, (none)),
-            abi.encodeCall(registry.feesOf, (none)),
-            abi.encodeCall(registry.workRulesOf, (none)),
-            abi.encodeCall(registry.panelRulesOf, (none)),
-            abi.encodeCall(registry.windowsOf, (none)),
-            abi.encodeCall(registry.faultTableOf, (none))
+            abi.encodeCall(registry.ownerOf, (none)),
+            abi.encodeCall(registry.isPaused, (none))
         ];
         for (uint256 i = 0; i < calls.length; ++i) refusedAsUnknown(none, calls[i]);
-        refusedAsUnknown(none, abi.encodeCall(registry.ownerOf, (none)));
-        refusedAsUnknown(none, abi.encodeCall(registry.isPaused, (none)));
-        refusedAsUnknown(none, abi.encodeCall(registry.clockOf, (none)));
+    }
+
+    function test_pool_unknown_has_no_rules_and_the_time_of_the_chain() external view {
+        PoolId none = PoolId.wrap(registry.poolCount() + 1);
+        eq(registry.coordinatorOf(none, 0), address(0));
+        eq(registry.ratesOf(none, 0).slotCap, 0);
+        eq(registry.feesOf(none).sealFee, 0);
+        eq(registry.workRulesOf(none).maxSlots, 0);
+        eq(registry.panelRulesOf(none).panelSize, 0);
+        eq(registry.windowsOf(none).voteSeconds, 0);
+        eq(registry.faultTableOf(none).maxSlashBps, 0);
+        (uint48 time,) = registry.timesOf(none);
+        eq(time, clock);
+        eq(registry.clockOf(none), clock);
+    }
+
+    function test_step_is_opened_under_the_offer_in_force() external {
+        PoolTerms memory t = ownTerms();
+        Opening memory o = registry.opening(pool);
+        eq(o.offer, 0);
+        eq(o.trainer, TRAINER);
+        require(o.isOpen && !o.isPaused);
+        eq(o.beaconDelayBlocks, t.windows.beaconDelayBlocks);
+        eq(keccak256(abi.encode(o.rates)), keccak256(abi.encode(registry.ratesOf(pool, 0))));
+        eq(o.rates.slotCap, SLOT);
+        eq(o.rates.payCapBps, t.work.payCapBps);
+        eq(keccak256(abi.encode(o.fees, o.work, o.panel)), keccak256(abi.encode(t.fees, t.work, t.panel)));
+        eq(registry.coordinatorOf(pool, 0), coordinator);
+
+        Offer memory next = nextOffer();
+        announce(next);
+        skip(NOTICE - 1);
+        eq(registry.opening(pool).offer, 0);
+        skip(1);
+        o = registry.opening(pool);
+        eq(o.offer, 1);
+        eq(o.trainer, next.trainer);
+        eq(o.rates.pricePerGroup, next.pricePerGroup);
+        eq(o.rates.pricePerToken, next.pricePerToken);
+        eq(o.rates.unitCap, uint256(t.work.groupSize) * t.work.maxCompletionTokens);
+        eq(registry.ratesOf(pool, 0).pricePerGroup, t.offer.pricePerGroup);
+        eq(registry.coordinatorOf(pool, 1), next.coordinator);
+
+        vm.prank(PAUSER);
+        registry.pause(pool);
+        require(registry.opening(pool).isPaused);
+        vm.prank(OWNER);
+        registry.closePool(pool);
+        require(!registry.opening(pool).isOpen);
+    }
+
+    function test_times_are_the_clock_and_the_windows() external {
+        skip(9);
+        vm.prank(PAUSER);
+        registry.pause(pool);
+        skip(40);
+        (uint48 time, Windows memory windows) = registry.timesOf(pool);
+        eq(time, clock - 40);
+        eq(registry.clockOf(pool), clock - 40);
+        eq(keccak256(abi.encode(windows)), keccak256(abi.encode(ownTerms().windows)));
     }
 
     function refusedAsUnknown(PoolId none, bytes memory data) internal {
@@ -285,7 +340,7 @@ contract PoolRegistryTest is ChainTest {
 
     function test_offer_without_notice_holds_at_once() external {
         PoolTerms memory t = ownTerms();
-        t.windows.noticeSeconds = 0;
+        t.parties.noticeSeconds = 0;
         pool = createPool(t);
         announce(nextOffer());
         eq(registry.offerNumberOf(pool), 1);
@@ -882,7 +937,7 @@ contract PoolRegistryTest is ChainTest {
         t.windows.challengeSeconds = 30 days + 1;
         refused(t, "challengeSeconds", 30 days + 1, 1, 30 days);
         t = longTerms();
-        t.windows.noticeSeconds = 30 days + 1;
+        t.parties.noticeSeconds = 30 days + 1;
         refused(t, "noticeSeconds", 30 days + 1, 0, 30 days);
         t = longTerms();
         t.windows.unbondingSeconds = 0;
@@ -902,7 +957,7 @@ contract PoolRegistryTest is ChainTest {
         t.windows.voteSeconds = 30 days;
         t.windows.revealSeconds = 30 days;
         t.windows.challengeSeconds = 30 days;
-        t.windows.noticeSeconds = 30 days;
+        t.parties.noticeSeconds = 30 days;
         t.windows.unbondingSeconds = 365 days;
     }
 
@@ -916,7 +971,7 @@ contract PoolRegistryTest is ChainTest {
         t.windows.voteSeconds = 1;
         t.windows.revealSeconds = 1;
         t.windows.challengeSeconds = 1;
-        t.windows.noticeSeconds = 0;
+        t.parties.noticeSeconds = 0;
         t.windows.unbondingSeconds = 8;
     }
 

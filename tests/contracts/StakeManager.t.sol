@@ -32,7 +32,6 @@ contract StakeManagerTest is ChainTest {
     Recorder internal constant RECORDER = Recorder(address(vm));
     address internal constant KEY = address(0x2A); // takes control
     address internal constant OTHER_KEY = address(0x2B);
-    address internal constant PURSE = address(0x3A);
     uint256 internal constant WINDOW = 1_000; // of slashes
     uint32 internal constant MAX_BPS = 5_000; // of slashes in a window
 

@@ -614,8 +614,7 @@ contract SubmissionLedgerTest is ChainTest {
         eq(taken.leafHash, bytes32(0));
         eq(ledger.stepOf(pool, 0).taken, 1);
         eq(token.balanceOf(workers[1]), 0);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, SLOT);
+        eq(vault.bondedOf(pool), SLOT);
     }
 
     function test_slots_are_taken_in_turn_up_to_those_reserved() external {
@@ -763,8 +762,7 @@ contract SubmissionLedgerTest is ChainTest {
         allow(workers[0], 670);
         vm.prank(workers[0]);
         ledger.takeSlot(pool, 0);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, 670);
+        eq(vault.bondedOf(pool), 670);
         mine(3);
         ledger.sealTakenSlot(pool, 0, 6);
         deliver(takenLeaf(0, 6, 0), NODE_KEY);
@@ -900,8 +898,7 @@ contract SubmissionLedgerTest is ChainTest {
         eq(taken.leafHash, ledger.leafHash(leaf));
         eq(taken.units, 150);
         eq(earned(workers[0]), SLOT);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, 0);
+        eq(vault.bondedOf(pool), 0);
         refuseDelivery(leaf, NODE_KEY, notTaken(leaf));
         leaf.units = 151;
         refuseDelivery(leaf, NODE_KEY, notTaken(leaf));
@@ -1087,9 +1084,7 @@ contract SubmissionLedgerTest is ChainTest {
         finishWith(Outcome.Accept);
         eq(earned(workers[0]), 2 * 400 + 400 + SLOT);
         eqEscrow(FUNDS - 5 * 400 - 3 * PANEL_FEE - 2 * SEAL_FEE, 0, 0);
-        (uint256 bonded, uint256 unclaimed) = vault.owedOf(pool);
-        eq(bonded, 0);
-        eq(unclaimed, 5 * 400 + 3 * PANEL_FEE + 2 * SEAL_FEE + SLOT);
+        eqOwed(0, 5 * 400 + 3 * PANEL_FEE + 2 * SEAL_FEE + SLOT);
     }
 
     function test_taken_slot_rejected_locks_its_price() external {
@@ -1106,8 +1101,7 @@ contract SubmissionLedgerTest is ChainTest {
         finishWith(Outcome.Abstain);
         eq(earned(workers[0]), 2 * 400);
         eqEscrow(FUNDS - 4 * 400 - 3 * PANEL_FEE - 2 * SEAL_FEE, 0, SLOT);
-        (uint256 bonded,) = vault.owedOf(pool);
-        eq(bonded, 0);
+        eq(vault.bondedOf(pool), 0);
     }
 
     function test_taken_slot_at_fault_is_slashed_by_its_opening() external {
@@ -1145,7 +1139,7 @@ contract SubmissionLedgerTest is ChainTest {
         StepState memory state = ledger.stepOf(pool, 0);
         eq(state.phase, Phase.Committed);
         eq(state.submissionRoot, root);
-        eq(state.payTableHash, keccak256(abi.encode(table)));
+        eq(state.settlementHash, keccak256(abi.encode(table)));
         eq(state.committedAt, clock);
         eq(state.auditBlock, 0);
         wrongPhase(0, Phase.Committed, Phase.Seeded);
@@ -1316,9 +1310,7 @@ contract SubmissionLedgerTest is ChainTest {
         // One bond came back with the delivery, the other with the cancellation, none twice.
         eq(earned(workers[0]), SLOT);
         eq(earned(workers[1]), SLOT);
-        (uint256 bonded, uint256 unclaimed) = vault.owedOf(pool);
-        eq(bonded, 0);
-        eq(unclaimed, 2 * SLOT + SEAL_FEE);
+        eqOwed(0, 2 * SLOT + SEAL_FEE);
         eqEscrow(FUNDS - SEAL_FEE, 0, 0);
         vault.claim(pool, workers[0]);
         eq(token.balanceOf(workers[0]), SLOT);
@@ -1574,6 +1566,11 @@ contract SubmissionLedgerTest is ChainTest {
     function test_marks_of_the_panel_are_recorded() external {
         seed(0, 3);
         commit(0, 3, makeLeaves(0, 3));
+        uint256 earliest = ledger.auditFrom(pool, 0);
+        vm.expectRevert(abi.encodeWithSelector(ISubmissionLedger.TooEarly.selector, earliest, clock));
+        vm.prank(address(panel));
+        ledger.drawAuditBlock(pool, 0);
+        skip(earliest - clock);
         vm.prank(address(panel));
         ledger.drawAuditBlock(pool, 0);
         eq(ledger.stepOf(pool, 0).phase, Phase.Committed);
@@ -1588,7 +1585,7 @@ contract SubmissionLedgerTest is ChainTest {
         ledger.markFinalized(pool, 0, keccak256("outcomes"));
         StepState memory state = ledger.stepOf(pool, 0);
         eq(state.phase, Phase.Finalized);
-        eq(state.outcomesHash, keccak256("outcomes"));
+        eq(state.settlementHash, keccak256("outcomes"));
         eq(state.finalizedAt, clock);
         eq(ledger.finalizedAtOf(pool, 0), clock);
         eq(ledger.settledCountOf(pool), 1);

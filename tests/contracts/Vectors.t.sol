@@ -194,7 +194,7 @@ contract VectorsTest is ChainTest {
         PayTable memory table = tableAt(last);
         seed(0, number(item(".steps", last, ".slots")));
         commitAs(0, vm.parseJsonBytes32(json, item(".steps", last, ".root")), table);
-        eq(ledger.stepOf(pool, 0).payTableHash, vm.parseJsonBytes32(json, item(".steps", last, ".payHash")));
+        eq(ledger.stepOf(pool, 0).settlementHash, vm.parseJsonBytes32(json, item(".steps", last, ".payHash")));
     }
 
     // -- commitments

@@ -205,12 +205,6 @@ contract VotingPanelTest is ChainTest {
         for (uint256 i = 0; i < got.length; ++i) eq(got[i], expected[i]);
     }
 
-    function eqOwed(uint256 bonded, uint256 unclaimed) internal view {
-        (uint256 b, uint256 u) = vault.owedOf(pool);
-        eq(b, bonded);
-        eq(u, unclaimed);
-    }
-
     function absencesOf(address validator) internal view returns (uint256) {
         (,, uint32 absences,) = stakes.standingOf(pool, Role.Validator, validator);
         return absences;
@@ -1096,7 +1090,7 @@ contract VotingPanelTest is ChainTest {
         StepState memory state = ledger.stepOf(pool, 0);
         eq(state.phase, Phase.Finalized);
         eq(state.finalizedAt, closed + 30);
-        eq(state.outcomesHash, keccak256(all(Outcome.Accept, 3)));
+        eq(state.settlementHash, keccak256(all(Outcome.Accept, 3)));
     }
 
     function test_finalize_with_a_silent_member_waits_for_the_reveals() external {
@@ -1168,7 +1162,7 @@ contract VotingPanelTest is ChainTest {
         skip(30);
         bytes[] memory votes = votesOf(0);
         bytes32 committed = keccak256(abi.encode(tableOf(0)));
-        eq(ledger.stepOf(pool, 0).payTableHash, committed);
+        eq(ledger.stepOf(pool, 0).settlementHash, committed);
         for (uint256 i = 0; i < 5; ++i) {
             PayTable memory table = tableOf(0);
             if (i == 4) table.totals[0] += 1;
@@ -1370,14 +1364,17 @@ contract VotingPanelTest is ChainTest {
         voteAll(0, mixed());
         skip(30);
         address[] memory members = panel.panelOf(pool, 0);
+        address[] memory paid = new address[](6);
+        uint256[] memory amounts = new uint256[](6);
+        for (uint256 i = 0; i < 3; ++i) {
+            (paid[i], paid[3 + i]) = (workers[i], members[i]);
+            amounts[3 + i] = PANEL_FEE;
+        }
+        amounts[0] = 400;
         vm.expectEmit();
         emit IVotingPanel.StepFinalized(pool, 0, mixed(), 1, 1, 1, 0);
         vm.expectEmit();
-        emit IPayoutVault.Earned(pool, 0, workers[0], 400);
-        for (uint256 i = 0; i < 3; ++i) {
-            vm.expectEmit();
-            emit IPayoutVault.Earned(pool, 0, members[i], PANEL_FEE);
-        }
+        emit IPayoutVault.Settled(pool, 0, paid, amounts);
         vm.expectEmit();
         emit IPayoutVault.Released(pool, 0, stepCost(6) - 6 - 400 - 90 - 3 * SLOT, 3 * SLOT);
         finalize(0);
@@ -2055,7 +2052,7 @@ contract VotingPanelTest is ChainTest {
         uint256 paid = 600 + 600 + 400 + 90 + 6;
         eqEscrow(FUNDS - paid - 3 * SLOT - SLOT - JURY, SLOT + JURY, 3 * SLOT + SLOT);
         eqOwed(BOND, paid + SLOT + BOND);
-        eq(vault.tokenLiabilityOf(address(token)), FUNDS + 2 * SLOT + 2 * BOND);
+        eq(token.balanceOf(address(vault)), FUNDS + 2 * SLOT + 2 * BOND);
 
         judge(open_, Ruling.Fault);
         eq(vault.reservationOf(pool, 0), 0);

@@ -125,6 +125,8 @@ def test_audit_finds_what_the_rules_do_not_give(judged: Judged) -> None:
         return "; ".join(str(difference) for difference in audit_pool(judged.pool, forged).differences)
 
     assert "earnings of" in differing(events.Earned, amount=1)
+    settled = next(event for event in honest if isinstance(event, events.Settled) and event.pool == judged.pool)
+    assert "earnings of" in differing(events.Settled, amounts=(settled.amounts[0] + 1, *settled.amounts[1:]))
     assert "slash of" in differing(events.Slashed, amount=1)
     assert "bonds to" in differing(events.BondSpent, amount=1)
     assert "outcomes: expected" in differing(events.StepFinalized, outcomes=b"\x55\x00")

@@ -70,7 +70,7 @@ def test_cli_provider_goes_in_and_out_of_a_pool(devnet: Devnet, shell: Shell) ->
     assert "12.5 free" in shell.run("pool", "fund", "1", "12.5", "--keystore", "owner.json")
     shown = json.loads(shell.run("pool", "show", "1"))
     assert shown["terms"] == terms_document(terms)
-    assert shown["money"] == {"free": "12.5", "reserved": "0", "locked": "0", "bonded": "0", "unclaimed": "0"}
+    assert shown["money"] == {"free": "12.5", "reserved": "0", "locked": "0", "bonded": "0", "received": "12.5"}
     assert (shown["offer"]["number"], shown["pendingOffer"], shown["isPaused"]) == (0, None, False)
 
     acting = {"STANNARY_KEYSTORE": "worker.json", "STANNARY_POOL": "1"}

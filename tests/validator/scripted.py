@@ -133,13 +133,14 @@ class ScriptedLedger:
     def step(self, step: int, at: Block) -> StepState:
         leaves = [made.leaf.submission for made in self.made]
         return StepState(
-            phase=self.phase if step == FACTS.step else Phase.FINALIZED,
             policy_step=FACTS.policy_step,
             slots=FACTS.slots,
             taken=len(self.delivered),
+            reserved=len(self.delivered),
             offer=0,
             opened_block=1,
             seed_block=2,
+            phase=self.phase if step == FACTS.step else Phase.FINALIZED,
             seeded_at=FACTS.seeded_at,
             audit_block=3,
             committed_at=1900,
@@ -147,8 +148,7 @@ class ScriptedLedger:
             seed_beacon=FACTS.seeds.seed_beacon,
             audit_beacon=Hash(b"\x02" * 32),
             submission_root=submission_root(leaves, FACTS.slots),
-            pay_table_hash=self.pay_table_hash or PayTable.of(leaves, FACTS.slots, RULES.max_units).hash(),
-            outcomes_hash=ZERO_HASH,
+            settlement_hash=self.pay_table_hash or PayTable.of(leaves, FACTS.slots, RULES.max_units).hash(),
         )
 
     def history(self, step: int, at: Block) -> StepHistory:

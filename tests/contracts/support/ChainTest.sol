@@ -24,6 +24,8 @@ abstract contract ChainTest {
     address internal constant TRAINER = address(0x0B);
     uint256 internal constant COORDINATOR_KEY = 0xC0;
     address internal constant STRANGER = address(0x0D);
+    address internal constant PURSE = address(0x3A);
+    address internal constant DISPUTANT = address(0xD15);
     address internal constant PAUSER = address(0x0E);
     address internal constant UNPAUSER = address(0x0F);
     uint256 internal constant STAKE = 1_000;
@@ -141,7 +143,7 @@ abstract contract ChainTest {
         t.windows.revealSeconds = 20;
         t.windows.challengeSeconds = 30;
         t.windows.unbondingSeconds = 300;
-        t.windows.noticeSeconds = 100;
+        t.parties.noticeSeconds = 100;
         t.faults.faultSlashBps = 2_500;
         t.faults.statisticsSlashBps = 5_000;
         t.faults.silenceSlashBps = 100;
@@ -219,6 +221,23 @@ abstract contract ChainTest {
 
     function earned(address provider) internal view returns (uint256 amount) {
         (amount,) = vault.earningsOf(pool, provider);
+    }
+
+    /// What accounts earned in the pool and did not claim.
+    function unclaimedOf(address[] memory accounts) internal view returns (uint256 sum) {
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            (uint256 had, uint256 took) = vault.earningsOf(pool, accounts[i]);
+            sum += had - took;
+        }
+    }
+
+    /// The same of all accounts that tests pay.
+    function unclaimed() internal view returns (uint256) {
+        address[] memory others = new address[](7);
+        (others[0], others[1], others[2]) = (OWNER, TRAINER, coordinator);
+        (others[3], others[4], others[5]) = (STRANGER, PURSE, DISPUTANT);
+        others[6] = address(this);
+        return unclaimedOf(workers) + unclaimedOf(validators) + unclaimedOf(others);
     }
 
     // -- time
@@ -476,5 +495,10 @@ abstract contract ChainTest {
         eq(f, free);
         eq(r, reserved);
         eq(l, locked);
+    }
+
+    function eqOwed(uint256 bonded, uint256 owed) internal view {
+        eq(vault.bondedOf(pool), bonded);
+        eq(unclaimed(), owed);
     }
 }

@@ -1326,7 +1326,7 @@ contract Handler is ChainTest {
         panel.finalize(pool, step, votes, _tables[step]);
         toFree[step] += freeMoney() - free;
         _mayFree = true;
-        note("P4", ledger.stepOf(pool, step).outcomesHash == keccak256(_outcomes[step]));
+        note("P4", ledger.stepOf(pool, step).settlementHash == keccak256(_outcomes[step]));
         did("finalize");
     }
 

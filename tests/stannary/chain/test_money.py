@@ -46,7 +46,7 @@ def test_step_from_stake_to_payout_conserves_every_token(devnet: Devnet) -> None
     devnet.commit(pool, leaves)
     state = ledger.step_of(pool, 0)
     assert (state.submission_root, state.positions) == (submission_root(leaves, SLOTS), SLOTS + 1)
-    assert state.pay_table_hash == PayTable.of(leaves, SLOTS, MAX_UNITS).hash()
+    assert state.settlement_hash == PayTable.of(leaves, SLOTS, MAX_UNITS).hash()
     for leaf in leaves:
         assert ledger.check_leaf(pool, 0, LeafOpening.of(leaves, SLOTS, leaf.slot)) == leaf.struct_hash()
     assert ledger.check_leaf(pool, 0, LeafOpening(taken, ())) == taken.struct_hash()
@@ -65,7 +65,7 @@ def test_step_from_stake_to_payout_conserves_every_token(devnet: Devnet) -> None
     assert history.votes_by_seat() == [pack_outcomes(votes)] * 3
     assert history.finalized is not None
     assert (history.finalized.accepted, history.finalized.rejected, history.finalized.faulted) == (2, 1, 1)
-    assert ledger.step_of(pool, 0).outcomes_hash == keccak(history.finalized.outcomes)
+    assert ledger.step_of(pool, 0).settlement_hash == keccak(history.finalized.outcomes)
     assert voting.outcome_at(pool, 0, 3, history.finalized.outcomes) is F
 
     due = 2 * terms.payout(UNITS) + terms.slot_price  # the bond of the slot that was taken comes back with the pay
@@ -104,7 +104,7 @@ def _take_and_deliver(devnet: Devnet, pool: PoolId) -> Submission:
     bond = chain.pool_registry.terms_of(pool).slot_price
     chain.token.require_allowance(worker, chain.deployment.payout_vault, bond)
     assert ledger.take_slot(worker, pool, 0) == SLOTS
-    assert chain.payout_vault.owed_of(pool).bonded == bond
+    assert chain.payout_vault.bonded_of(pool) == bond
     devnet.mine(2)
     ledger.seal_taken_slot(worker, pool, 0, SLOTS)
     record = ledger.taken_slot_of(pool, 0, SLOTS)
@@ -120,7 +120,7 @@ def _take_and_deliver(devnet: Devnet, pool: PoolId) -> Submission:
     history = chain.step_history(pool, 0)
     assert history.delivered[SLOTS].leaf == leaf
     assert (history.positions, history.taken_beacons) == (SLOTS + 1, {SLOTS: record.beacon})
-    assert chain.payout_vault.owed_of(pool).bonded == 0
+    assert chain.payout_vault.bonded_of(pool) == 0
     return leaf
 
 
@@ -136,23 +136,24 @@ def _check_events(chain: Chain, pool: PoolId) -> None:
     mine = [event for event in found if getattr(event, "pool", pool) == pool]
     kinds = {type(event) for event in mine}
     expected = {events.StepOpened, events.VoteRevealed, events.StepFinalized, events.Claimed, events.Slashed}
-    assert expected | {events.Earned, events.TakenSlotDelivered, events.StakeBurned} <= kinds
+    assert expected | {events.Earned, events.Settled, events.TakenSlotDelivered, events.StakeBurned} <= kinds
     places = [(event.place.block_number, event.place.log_index) for event in found]
     assert places == sorted(places)
     created = next(event for event in mine if isinstance(event, events.PoolCreated))
     assert created.terms == chain.pool_registry.terms_of(pool)
     assert created.terms_hash == chain.pool_registry.terms_hash_of(pool)
-    earned = sum(event.amount for event in mine if isinstance(event, events.Earned | events.BondSpent))
-    claimed = sum(event.amount for event in mine if isinstance(event, events.Claimed))
-    assert earned - claimed == chain.payout_vault.owed_of(pool).unclaimed
+    unclaimed = events.credited(mine)
+    for event in mine:
+        if isinstance(event, events.Claimed):
+            unclaimed[event.provider] -= event.amount
+    for provider, amount in unclaimed.items():
+        assert chain.payout_vault.earnings_of(pool, provider).unclaimed == amount
 
 
 def _assert_conserved(chain: Chain, pool: int) -> None:
-    vault, stakes, token = chain.deployment.payout_vault, chain.deployment.stake_manager, chain.deployment.token
-    escrow, owed = chain.payout_vault.escrow_of(pool), chain.payout_vault.owed_of(pool)
-    whole = escrow.free + escrow.reserved + escrow.locked + owed.bonded + owed.unclaimed
-    assert chain.payout_vault.token_liability_of(token) == whole
-    assert chain.token.balance_of(vault) == whole
+    vault, stakes = chain.deployment.payout_vault, chain.deployment.stake_manager
+    earners = events.credited(chain.read_events(chain.deployment.deployed_block, chain.frozen().number))
+    assert chain.token.balance_of(vault) == chain.payout_vault.money_of(pool, earners)
     assert chain.token.balance_of(stakes) == chain.stake_manager.total_held()
 
 
