@@ -33,7 +33,7 @@ QUORUM = 2
 JURY = 3
 VALIDATORS = PANEL + JURY
 STEADY_STEP = 2
-"""The first step finds empty storage, the third finds it as every later step does."""
+"""The first step finds empty storage. From the third on it is as every later step finds it, once all were paid before."""
 TOUR_SLOTS = 64
 STAKE = 10**21
 FUNDS = 10**24
@@ -193,6 +193,7 @@ class Stage:
         for place in range(validators):
             with self.meter.noted("validator"):
                 self.stake(f"validator {place}", pool, Role.VALIDATOR)
+                self.add_node(f"validator {place}")
         devnet.mine(self.chain)
         return pool
 
@@ -207,6 +208,19 @@ class Stage:
         self.allow(sender)
         stakes.deposit(sender, STAKE)
         stakes.allocate(sender, pool, role, STAKE, self.chain.pool_registry.terms_hash_of(pool))
+
+    def add_node(self, name: str) -> None:
+        """Bind a node to the provider of a name, once: it then votes and rules."""
+        node, provider, stakes = self.key(node_of(name)), self.sender(name), self.chain.stake_manager
+        if stakes.provider_of(self.address(node_of(name))) == provider.address:
+            return
+        deadline = self.chain.frozen().timestamp + 3600
+        consent = NodeConsent(self.address(node_of(name)), provider.address, deadline)
+        stakes.add_node(provider, consent.node, deadline, consent.sign(node, self.chain.stake_domain))
+
+    def node(self, provider: Address) -> MeteredSender:
+        """Return the sender of a provider's node."""
+        return self.sender(node_of(self.name_of(provider)))
 
     def wait_until(self, pool: PoolId, pool_time: int) -> None:
         """Let the pool's clock reach a time."""
@@ -260,16 +274,21 @@ class Stage:
         roots = (word("verdicts"), word("evidence"), word("salt"))
         for member, outcomes in votes.items():
             commitment = vote_commitment(self.chain.panel_domain, pool, step, member, outcomes, *roots)
-            panel.commit_vote(self.sender(self.name_of(member)), pool, step, commitment)
+            panel.commit_vote(self.node(member), pool, step, commitment)
         self.wait_until(pool, panel.panel_times_of(pool, step).reveal_from)
         for member, outcomes in votes.items():
-            panel.reveal_vote(self.sender(self.name_of(member)), pool, step, member, outcomes, *roots)
+            panel.reveal_vote(self.node(member), pool, step, member, outcomes, *roots)
 
     def finalize(self, pool: PoolId, step: int, votes: Sequence[bytes], table: PayTable) -> None:
         """Finalize a step after its challenge window."""
         closed = self.chain.voting_panel.panel_times_of(pool, step).reveal_until
         self.wait_until(pool, closed + self.chain.pool_registry.terms_of(pool).challenge_seconds)
         self.chain.voting_panel.finalize(self.sender("owner"), pool, step, votes, table)
+
+
+def node_of(name: str) -> str:
+    """Return the name of the node of a name."""
+    return f"node of {name}"
 
 
 def word(name: str) -> Hash:
@@ -282,8 +301,8 @@ def word(name: str) -> Hash:
 
 def run_step(
     stage: Stage, pool: PoolId, step: int, slots: int, outcomes: Sequence[Outcome], *, is_claimed_together: bool = False
-) -> dict[str, list[int]]:
-    """Run one step from its policy to the claims and return the gas of its transactions by name."""
+) -> tuple[dict[str, list[int]], set[Address]]:
+    """Run one step from its policy to the claims. Returns the gas of its transactions by name, and who was paid."""
     stage.meter.take()
     packed = pack_outcomes(outcomes)
     stage.open(pool, step, slots)
@@ -297,7 +316,7 @@ def run_step(
     else:
         for who in earners:
             vault.claim(owner, pool, who)
-    return stage.meter.take()
+    return stage.meter.take(), set(earners)
 
 
 def run_steps(stage: Stage, slots: int, reject_every: int = 0) -> dict[str, dict[str, list[int]]]:
@@ -310,9 +329,16 @@ def run_steps(stage: Stage, slots: int, reject_every: int = 0) -> dict[str, dict
         Outcome.REJECT if reject_every and slot % reject_every == reject_every - 1 else Outcome.ACCEPT
         for slot in range(slots)
     ]
-    runs = [run_step(stage, pool, step, slots, outcomes) for step in range(STEADY_STEP + 1)]
-    together = run_step(stage, pool, STEADY_STEP + 1, slots, outcomes, is_claimed_together=True)
-    return {"first": runs[0], "steady": runs[-1], "steady, claimed together": together}
+    first, paid_before = run_step(stage, pool, 0, slots, outcomes)
+    steady = {}
+    for name, is_together in (("steady", False), ("steady, claimed together", True)):
+        while name not in steady:
+            step = stage.chain.submission_ledger.step_count_of(pool)
+            spent, paid = run_step(stage, pool, step, slots, outcomes, is_claimed_together=is_together)
+            if step >= STEADY_STEP and paid <= paid_before:
+                steady[name] = spent
+            paid_before |= paid
+    return {"first": first, **steady}
 
 
 def total(spent: Mapping[str, Sequence[int]]) -> int:

@@ -26,8 +26,8 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint128 free;
         uint128 locked;
         uint128 reserved;
+        uint128 received; // all that ever came in: beside what often is zero, so that the word never is
         uint128 bonded;
-        uint128 received; // all that ever came in
         address token; // that of the terms, kept here from the first funding on
     }
 
@@ -143,12 +143,13 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint256 lockAmount,
         uint256 keepAmount
     ) external override onlyJudge {
+        mapping(address provider => Earnings) storage earnings = _earnings[pool];
         uint256 total = 0;
         for (uint256 i = 0; i < providers.length; ++i) {
             uint256 amount = amounts[i];
             if (amount == 0) continue;
             total += amount;
-            _earnings[pool][providers[i]].earned += uint128(amount);
+            earnings[providers[i]].earned += uint128(amount);
         }
         if (total != 0) {
             _spend(pool, step, total);

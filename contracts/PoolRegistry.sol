@@ -237,6 +237,12 @@ contract PoolRegistry is IPoolRegistry {
     }
 
     /// @inheritdoc IPoolRegistry
+    function trainerOf(PoolId pool) external view override returns (address) {
+        Pool storage entry = _existing(pool);
+        return _offer(entry, _numberInForce(pool, entry)).trainer;
+    }
+
+    /// @inheritdoc IPoolRegistry
     function coordinatorOf(PoolId pool, uint32 number) external view override returns (address) {
         return _offer(_pools[pool], number).coordinator;
     }

@@ -393,19 +393,22 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         override
         returns (uint256)
     {
-        return _activeAt(pool, role, provider, _pastBlock(blockNumber));
+        return _activeAt(_active[pool][role][provider], pool, role, provider, _pastBlock(blockNumber));
     }
 
     /// @inheritdoc IStakeManager
-    function activeStakesAt(PoolId pool, Role role, address[] calldata providers, uint256 blockNumber)
-        external
+    function activeStakesAt(PoolId pool, Role role, address[] memory providers, uint256 blockNumber)
+        public
         view
         override
         returns (uint256[] memory stakes)
     {
         uint48 key = _pastBlock(blockNumber);
         stakes = new uint256[](providers.length);
-        for (uint256 i = 0; i < providers.length; ++i) stakes[i] = _activeAt(pool, role, providers[i], key);
+        mapping(address provider => Active) storage active = _active[pool][role];
+        for (uint256 i = 0; i < providers.length; ++i) {
+            stakes[i] = _activeAt(active[providers[i]], pool, role, providers[i], key);
+        }
     }
 
     /// @inheritdoc IStakeManager
@@ -420,12 +423,8 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         override
         returns (address[] memory validators, uint256[] memory stakes)
     {
-        uint48 key = _pastBlock(blockNumber);
         validators = _validators[pool];
-        stakes = new uint256[](validators.length);
-        for (uint256 i = 0; i < validators.length; ++i) {
-            stakes[i] = _activeAt(pool, Role.Validator, validators[i], key);
-        }
+        stakes = activeStakesAt(pool, Role.Validator, validators, blockNumber);
     }
 
     /// @inheritdoc IStakeManager
@@ -634,8 +633,12 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         if (time < until) revert SlashWindowOpen(exitId, until, time);
     }
 
-    function _activeAt(PoolId pool, Role role, address provider, uint48 blockNumber) private view returns (uint256) {
-        Active storage latest = _active[pool][role][provider];
+    /// @dev `latest` is the provider's own: looked up once where many are asked about.
+    function _activeAt(Active storage latest, PoolId pool, Role role, address provider, uint48 blockNumber)
+        private
+        view
+        returns (uint256)
+    {
         if (latest.since <= blockNumber) return latest.tokens;
         return _history[pool][role][provider].upperLookupRecent(blockNumber);
     }

@@ -74,8 +74,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         external
         override
     {
-        Opening memory opening = registry.opening(pool);
-        _checkTrainer(pool, opening);
+        _checkTrainer(pool, registry.trainerOf(pool), registry.isOpen(pool));
         Progress storage progress = _progress[pool];
         if (policyStep != progress.policyCount) revert NotNext(policyStep, progress.policyCount);
         if (policyRoot == bytes32(0)) revert RootZero();
@@ -87,7 +86,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
     /// @inheritdoc ISubmissionLedger
     function openStep(PoolId pool, uint32 step, uint32 policyStep, uint32 slots) external override nonReentrant {
         Opening memory opening = registry.opening(pool);
-        _checkTrainer(pool, opening);
+        _checkTrainer(pool, opening.trainer, opening.isOpen);
         if (opening.isPaused) revert PoolIsPaused(pool);
         _checkOpening(pool, step, policyStep, slots, opening.work);
         _checkEligible(pool, uint256(opening.panel.panelSize) + opening.panel.jurySize);
@@ -391,9 +390,9 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
     // -- inside: opening
 
-    function _checkTrainer(PoolId pool, Opening memory opening) private view {
-        if (msg.sender != opening.trainer) revert NotTrainer(pool, msg.sender, opening.trainer);
-        if (!opening.isOpen) revert PoolIsClosed(pool);
+    function _checkTrainer(PoolId pool, address trainer, bool isOpen) private view {
+        if (msg.sender != trainer) revert NotTrainer(pool, msg.sender, trainer);
+        if (!isOpen) revert PoolIsClosed(pool);
     }
 
     function _checkOpening(PoolId pool, uint32 step, uint32 policyStep, uint32 slots, WorkRules memory work)

@@ -127,6 +127,9 @@ interface IPoolRegistry {
     /// @notice An offer that is or was in force. Number 0 is that of the terms.
     function offerOf(PoolId pool, uint32 number) external view returns (Offer memory);
 
+    /// @notice Who publishes policies and opens steps under the offer in force.
+    function trainerOf(PoolId pool) external view returns (address);
+
     /// @notice Who signs leases and commits roots under an offer.
     function coordinatorOf(PoolId pool, uint32 number) external view returns (address);
 

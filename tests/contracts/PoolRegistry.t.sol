@@ -85,7 +85,7 @@ contract PoolRegistryTest is ChainTest {
         PoolId none = PoolId.wrap(registry.poolCount() + 1);
         require(!registry.isOpen(none) && !registry.isOpen(PoolId.wrap(0)));
         Offer memory next = nextOffer();
-        bytes[18] memory calls = [
+        bytes[19] memory calls = [
             abi.encodeCall(registry.closePool, (none)),
             abi.encodeCall(registry.offerOwnership, (none, HEIR)),
             abi.encodeCall(registry.acceptOwnership, (none)),
@@ -99,6 +99,7 @@ contract PoolRegistryTest is ChainTest {
             abi.encodeCall(registry.termsOf, (none)),
             abi.encodeCall(registry.termsHashOf, (none)),
             abi.encodeCall(registry.offerNumberOf, (none)),
+            abi.encodeCall(registry.trainerOf, (none)),
             abi.encodeCall(registry.offerOf, (none, 0)),
             abi.encodeCall(registry.pendingOfferOf, (none)),
             abi.encodeCall(registry.partiesOf, (none)),
@@ -139,7 +140,9 @@ contract PoolRegistryTest is ChainTest {
         announce(next);
         skip(NOTICE - 1);
         eq(registry.opening(pool).offer, 0);
+        eq(registry.trainerOf(pool), TRAINER);
         skip(1);
+        eq(registry.trainerOf(pool), next.trainer);
         o = registry.opening(pool);
         eq(o.offer, 1);
         eq(o.trainer, next.trainer);
