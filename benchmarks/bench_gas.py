@@ -33,7 +33,7 @@ QUORUM = 2
 JURY = 3
 VALIDATORS = PANEL + JURY
 STEADY_STEP = 2
-"""The first step finds empty storage. From the third on it is as every later step finds it, once all were paid before."""
+"""The first step finds empty storage; from the third on, one whose earners were all paid before finds it as later ones."""
 TOUR_SLOTS = 64
 STAKE = 10**21
 FUNDS = 10**24
