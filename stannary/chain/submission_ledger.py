@@ -108,9 +108,10 @@ class SubmissionLedger(Contract):
 
     def step_of(self, pool: int, step: int, at: Block | None = None) -> StepState:
         """Return where a step stands; `Phase.NONE` if it was never opened."""
-        phase, *numbers = self.read("stepOf", pool, step, at=at)
-        counts, words = numbers[:10], [Hash(bytes(word)) for word in numbers[10:]]
-        return StepState(Phase(phase), *counts, *words)
+        values = self.read("stepOf", pool, step, at=at)
+        named = dict(zip((spec.name for spec in fields(StepState)), values, strict=True))
+        named |= {name: Hash(value) for name, value in named.items() if isinstance(value, bytes)}
+        return StepState(**named | {"phase": Phase(named["phase"])})
 
     def policy_root_of(self, pool: int, policy_step: int, at: Block | None = None) -> Hash:
         """Return a policy step's root. Raises: Reverted (UnknownPolicy) if it was not published."""

@@ -39,7 +39,7 @@ def answer(leaves: list[Submission]) -> LeavesOut:
 
 def committed(leaves: list[Submission]) -> StepState:
     root = submission_root(leaves, SLOTS)
-    return StepState(Phase.AUDITED, 0, SLOTS, 0, 0, 1, 2, 3, 4, 5, 0, ZERO, ZERO, root, ZERO, ZERO)
+    return StepState(0, SLOTS, 0, 0, 0, 1, 2, Phase.AUDITED, 3, 4, 5, 0, ZERO, ZERO, root, ZERO)
 
 
 def test_leaves_that_match_the_root_are_taken() -> None:

@@ -19,7 +19,7 @@ A, R, F, X = Outcome.ACCEPT, Outcome.REJECT, Outcome.FAULT, Outcome.ABSTAIN
 
 
 def state(phase: Phase, slots: int = 2, taken: int = 0) -> StepState:
-    return StepState(phase, 0, slots, taken, 0, 1, 2, 3, 4, 5, 0, ZERO, ZERO, ZERO, ZERO, ZERO)
+    return StepState(0, slots, taken, taken, 0, 1, 2, phase, 3, 4, 5, 0, ZERO, ZERO, ZERO, ZERO)
 
 
 def view(policies: int, steps: int, phase: Phase | None = None, *votes: list[Outcome], now_s: int = 110) -> View:

@@ -46,6 +46,7 @@ def test_step_from_stake_to_payout_conserves_every_token(devnet: Devnet) -> None
     devnet.commit(pool, leaves)
     state = ledger.step_of(pool, 0)
     assert (state.submission_root, state.positions) == (submission_root(leaves, SLOTS), SLOTS + 1)
+    assert state.phase is Phase.COMMITTED
     assert state.settlement_hash == PayTable.of(leaves, SLOTS, MAX_UNITS).hash()
     for leaf in leaves:
         assert ledger.check_leaf(pool, 0, LeafOpening.of(leaves, SLOTS, leaf.slot)) == leaf.struct_hash()
