@@ -49,6 +49,7 @@ contract DisputeCourt is IDisputeCourt {
     mapping(PoolId pool => mapping(uint32 step => mapping(uint32 slot => CaseId))) public override caseOfSlot;
     mapping(CaseId caseId => Case) private _cases;
     mapping(CaseId caseId => mapping(uint8 round => Ballots.Box)) private _juries;
+    mapping(PoolId pool => mapping(uint32 step => mapping(address worker => uint256))) private _wages; // paid by cases
 
     constructor(Parts memory parts) {
         parts.checkParts();
@@ -121,9 +122,9 @@ contract DisputeCourt is IDisputeCourt {
         c.round = APPEAL_ROUND;
         c.appellant = msg.sender;
         c.appealBond = bond.toUint128();
-        c.juryBlock = _nextJuryBlock(c.pool);
+        _callJury(caseId, c);
         emit CaseAppealed(caseId, msg.sender, bond, c.juryBlock);
-        if (bond != 0) vault.takeBond(c.pool, msg.sender, bond);
+        vault.takeBond(c.pool, msg.sender, bond);
     }
 
     // -- the jury
@@ -134,14 +135,12 @@ contract DisputeCourt is IDisputeCourt {
         if (block.number <= c.juryBlock) revert BeaconNotReady(c.juryBlock, block.number);
         bytes32 blockHash = blockhash(c.juryBlock);
         if (blockHash == bytes32(0)) {
-            c.juryBlock = _nextJuryBlock(c.pool);
+            _callJury(caseId, c);
             emit JuryRedrawn(caseId, c.juryBlock);
             return;
         }
         bytes32 beacon = Seeds.juryBeacon(address(this), caseId, c.round, blockHash);
-        address[] memory members = stakes.drawValidators(
-            c.pool, c.snapshotBlock, beacon, _jurySize(c), _barred(caseId, c), _parties(c)
-        );
+        address[] memory members = stakes.drawValidators(c.pool, c.snapshotBlock, beacon, _jurySize(c), c.barred);
 
         c.phase = CasePhase.Voting;
         _juries[caseId][c.round].open(members, 1, _clock(c.pool));
@@ -190,7 +189,7 @@ contract DisputeCourt is IDisputeCourt {
         if (ruling == Ruling.None && c.round % 2 == 0) {
             ++c.round;
             c.phase = CasePhase.Opened;
-            c.juryBlock = _nextJuryBlock(c.pool);
+            _callJury(caseId, c);
             emit JuryRedrawn(caseId, c.juryBlock);
             return;
         }
@@ -202,8 +201,6 @@ contract DisputeCourt is IDisputeCourt {
         c.appealUntil = time + windows.challengeSeconds;
         emit CaseRuled(caseId, ruling, c.appealUntil);
     }
-
-
 
     // -- views
 
@@ -312,20 +309,22 @@ contract DisputeCourt is IDisputeCourt {
         Case storage c = _cases[caseId];
         c.phase = CasePhase.Opened;
         c.disputant = msg.sender;
-        c.juryBlock = _nextJuryBlock(c.pool);
+        _callJury(caseId, c);
         c.bond = bond.toUint128();
         c.evidenceHash = evidenceHash;
         emit CaseOpened(caseId, c.pool, c.provider, c, location);
         stakes.hold(c.pool, Role.Worker, c.provider);
-        if (bond != 0) vault.takeBond(c.pool, msg.sender, bond);
+        vault.takeBond(c.pool, msg.sender, bond);
     }
 
     function _nextCase() private returns (CaseId) {
         return CaseId.wrap(++caseCount);
     }
 
-    function _nextJuryBlock(PoolId pool) private view returns (uint64) {
-        return uint64(block.number) + _windows(pool).beaconDelayBlocks;
+    /// @dev Who is barred is settled before the beacon can be known: payees and nodes may change later.
+    function _callJury(CaseId caseId, Case storage c) private {
+        c.juryBlock = uint64(block.number) + _windows(c.pool).beaconDelayBlocks;
+        c.barred = stakes.barredOf(c.pool, _barred(caseId, c), _parties(c));
     }
 
     function _inPhase(CaseId caseId, CasePhase expected) private view returns (Case storage c) {
@@ -456,9 +455,10 @@ contract DisputeCourt is IDisputeCourt {
         uint256 locked = rates.slotCap;
         if (c.outcome == Outcome.Accept) {
             uint256 price = rates.payout(c.units);
-            paid = Math.min(
-                price, rates.payCap(stakes.activeStakeAt(c.pool, Role.Worker, c.provider, c.snapshotBlock))
-            );
+            uint256 cap = rates.payCap(stakes.activeStakeAt(c.pool, Role.Worker, c.provider, c.snapshotBlock));
+            mapping(address worker => uint256) storage wages = _wages[c.pool][c.step];
+            paid = Math.min(price, cap - wages[c.provider]);
+            wages[c.provider] += paid;
             locked = price - paid;
             vault.pay(c.pool, c.step, c.provider, paid);
         }
@@ -572,7 +572,6 @@ contract DisputeCourt is IDisputeCourt {
             for (uint256 i = 0; i < members.length; ++i) stakes.unhold(c.pool, Role.Validator, members[i]);
         }
     }
-
 
     function _juryCost(PoolId pool) private view returns (uint256) {
         return Pricing.juryCost(_fees(pool), _panelRules(pool));

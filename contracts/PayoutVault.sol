@@ -15,7 +15,7 @@ import {Parts} from "./types/Parts.sol";
 
 /// @title Custody of pool money: escrow, reservations, bonds, earnings.
 /// @dev A pool's money is in exactly one of five places: free, locked, reserved for a step, bonded, earned and not
-/// claimed. All that ever comes into one pool fits 128 bits, so no sum of its money overflows. What was earned and not
+/// claimed. All that ever comes into one pool and is not drained fits 128 bits, so no sum of its money overflows. What was earned and not
 /// claimed is kept for each account alone: a sum of it would make each claim dearer. Tokens whose balances change by
 /// themselves are not supported.
 contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
@@ -26,7 +26,7 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint128 free;
         uint128 locked;
         uint128 reserved;
-        uint128 received; // all that ever came in: beside what often is zero, so that the word never is
+        uint128 received; // and never taken out unspent; beside what often is zero, so that the word never is
         uint128 bonded;
         address token; // that of the terms, kept here from the first funding on
     }
@@ -93,6 +93,7 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
 
         escrow.free -= uint128(amount);
         escrow.locked -= burned;
+        escrow.received -= uint128(amount) + burned;
         if (amount != 0) {
             emit Drained(pool, to, amount);
             _push(pool, to, amount);
@@ -120,12 +121,13 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IPayoutVault
-    function reserve(PoolId pool, uint32 step, uint256 amount) external override onlyJudge {
+    function reserve(PoolId pool, uint32 step, uint256 amount, uint256 freeAmount) external override onlyJudge {
         Escrow storage escrow = _escrows[pool];
-        uint256 available = uint256(escrow.free) + escrow.locked;
+        uint256 fromLockedAtMost = Math.min(amount - freeAmount, escrow.locked);
+        uint256 available = escrow.free + fromLockedAtMost;
         if (amount > available) revert EscrowTooLow(pool, available, amount);
         uint128 amount128 = amount.toUint128();
-        uint128 fromLocked = uint128(Math.min(amount, escrow.locked));
+        uint128 fromLocked = uint128(fromLockedAtMost);
         uint128 fromFree = amount128 - fromLocked;
         escrow.locked -= fromLocked;
         escrow.free -= fromFree;
@@ -161,10 +163,14 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
 
     /// @inheritdoc IPayoutVault
     function pay(PoolId pool, uint32 step, address provider, uint256 amount) external override onlyJudge {
-        if (amount == 0) return;
-        _earnings[pool][provider].earned += uint128(amount);
-        _spend(pool, step, amount);
-        emit Earned(pool, step, provider, amount);
+        _pay(pool, step, provider, amount);
+    }
+
+    /// @inheritdoc IPayoutVault
+    function giveAway(PoolId pool, uint32 step, address account, uint256 amount) external override onlyJudge {
+        Reservation storage reservation = _reservations[pool][step];
+        reservation.returnable = uint128(Math.saturatingSub(reservation.returnable, amount));
+        _pay(pool, step, account, amount);
     }
 
     /// @inheritdoc IPayoutVault
@@ -238,6 +244,13 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     /// @inheritdoc IPayoutVault
     function reservationOf(PoolId pool, uint32 step) external view override returns (uint256) {
         return _reservations[pool][step].remaining;
+    }
+
+    function _pay(PoolId pool, uint32 step, address provider, uint256 amount) private {
+        if (amount == 0) return;
+        _earnings[pool][provider].earned += uint128(amount);
+        _spend(pool, step, amount);
+        emit Earned(pool, step, provider, amount);
     }
 
     /// @dev Takes money that was earned out of a step's reservation.

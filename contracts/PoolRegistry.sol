@@ -49,7 +49,7 @@ contract PoolRegistry is IPoolRegistry {
     uint32 public constant MAX_SLOTS = 4096;
 
     /// @notice Highest number of slots of a step that workers take on chain.
-    uint32 public constant MAX_RESERVED_SLOTS = 64;
+    uint32 public constant MAX_RESERVED_SLOTS = 16;
 
     /// @notice Highest number of steps that are opened and not settled.
     uint32 public constant MAX_OPEN_STEPS = 64;
@@ -91,6 +91,8 @@ contract PoolRegistry is IPoolRegistry {
     function createPool(PoolTerms calldata terms) external override returns (PoolId pool) {
         _checkParties(terms.parties);
         _checkOffer(terms.offer);
+        // A free dispute would hold a worker's stake for nothing.
+        _checkRange("jurorFee", terms.fees.jurorFee, 1, type(uint128).max);
         _checkWork(terms.work);
         _checkPanel(terms.panel);
         _checkWindows(terms.windows);
@@ -237,9 +239,8 @@ contract PoolRegistry is IPoolRegistry {
     }
 
     /// @inheritdoc IPoolRegistry
-    function trainerOf(PoolId pool) external view override returns (address) {
-        Pool storage entry = _existing(pool);
-        return _offer(entry, _numberInForce(pool, entry)).trainer;
+    function trainerOf(PoolId pool, uint32 number) external view override returns (address) {
+        return _offer(_pools[pool], number).trainer;
     }
 
     /// @inheritdoc IPoolRegistry

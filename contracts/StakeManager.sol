@@ -147,7 +147,10 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         if (position.shares == 0) {
             _bindPayee(pool, role, provider);
         } else {
-            shares = Math.mulDiv(amount, position.shares, position.tokens);
+            uint256 tokens = position.tokens;
+            shares = Math.mulDiv(amount, position.shares, tokens);
+            // What was slashed of the old tokens is a smaller part of all: it must not shield the new ones.
+            position.slashedBps = uint32(Math.mulDiv(position.slashedBps, tokens, tokens + amount));
         }
         position.tokens += SafeCast.toUint208(amount);
         position.shares += shares;
@@ -439,17 +442,28 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IStakeManager
-    function drawValidators(
-        PoolId pool,
-        uint256 blockNumber,
-        bytes32 beacon,
-        uint256 size,
-        address[][] calldata barred,
-        address[] calldata parties
-    ) external view override returns (address[] memory) {
+    function barredOf(PoolId pool, address[][] calldata lists, address[] calldata parties)
+        external
+        view
+        override
+        returns (uint64 barred)
+    {
+        address[] storage candidates = _validators[pool];
+        for (uint256 i = 0; i < candidates.length; ++i) {
+            if (_isBarred(pool, candidates[i], lists, parties)) barred |= uint64(1 << i);
+        }
+    }
+
+    /// @inheritdoc IStakeManager
+    function drawValidators(PoolId pool, uint256 blockNumber, bytes32 beacon, uint256 size, uint64 barred)
+        external
+        view
+        override
+        returns (address[] memory)
+    {
         (address[] memory candidates, uint256[] memory weights) = validatorStakesAt(pool, blockNumber);
         for (uint256 i = 0; i < candidates.length; ++i) {
-            if (weights[i] != 0 && _isBarred(pool, candidates[i], barred, parties)) weights[i] = 0;
+            if ((barred >> i) & 1 == 1) weights[i] = 0;
         }
         return PanelDraw.draw(candidates, weights, beacon, size);
     }
@@ -646,12 +660,12 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
     function _isBarred(
         PoolId pool,
         address candidate,
-        address[][] calldata barred,
+        address[][] calldata lists,
         address[] calldata parties
     ) private view returns (bool) {
-        for (uint256 i = 0; i < barred.length; ++i) {
-            for (uint256 j = 0; j < barred[i].length; ++j) {
-                if (candidate == barred[i][j]) return true;
+        for (uint256 i = 0; i < lists.length; ++i) {
+            for (uint256 j = 0; j < lists[i].length; ++j) {
+                if (candidate == lists[i][j]) return true;
             }
         }
         for (uint256 i = 0; i < parties.length; ++i) {

@@ -36,8 +36,8 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         uint32 settledCount;
     }
 
-    /// @notice Most providers of a step: what a settlement costs must stay far below what a transaction can.
-    uint256 public constant MAX_PROVIDERS = 256;
+    /// @notice Most providers of a step: what a settlement costs must stay below what a transaction can.
+    uint256 public constant MAX_PROVIDERS = 128;
 
     uint256 private constant ENTRIES_PER_WORD = 5; // of a pay table
 
@@ -74,7 +74,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         external
         override
     {
-        _checkTrainer(pool, registry.trainerOf(pool), registry.isOpen(pool));
+        _checkTrainer(pool, registry.trainerOf(pool, registry.currentOffer(pool)), registry.isOpen(pool));
         Progress storage progress = _progress[pool];
         if (policyStep != progress.policyCount) revert NotNext(policyStep, progress.policyCount);
         if (policyRoot == bytes32(0)) revert RootZero();
@@ -93,7 +93,8 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
 
         _startStep(pool, step, policyStep, slots, opening);
         uint256 highest = uint256(slots) + opening.work.reservedSlots;
-        vault.reserve(pool, step, Pricing.stepCost(opening.rates, opening.fees, opening.panel, highest));
+        uint256 cost = Pricing.stepCost(opening.rates, opening.fees, opening.panel, highest);
+        vault.reserve(pool, step, cost, Pricing.giveaway(opening.fees));
     }
 
     /// @inheritdoc ISubmissionLedger
@@ -108,7 +109,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         state.seededAt = _clock(pool);
         state.seedBeacon = Seeds.beacon(Seeds.SEED_BEACON_TAG, address(this), pool, step, blockHash);
         emit SeedBeaconSealed(pool, step, state.seedBeacon, msg.sender);
-        vault.pay(pool, step, msg.sender, registry.feesOf(pool).sealFee);
+        vault.giveAway(pool, step, msg.sender, registry.feesOf(pool).sealFee);
     }
 
     // -- slots taken on chain
@@ -249,7 +250,7 @@ contract SubmissionLedger is ISubmissionLedger, EIP712, ReentrancyGuardTransient
         _overlaps[pool][step].set(slot);
         _overlapsPaid[pool][step] += amount;
         emit OverlapProved(pool, step, slot, second.provider, amount);
-        vault.pay(pool, step, second.provider, amount);
+        vault.giveAway(pool, step, second.provider, amount);
     }
 
     // -- for the panel

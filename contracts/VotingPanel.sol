@@ -93,7 +93,7 @@ contract VotingPanel is IVotingPanel {
         _panels[pool][step].open(members, uint16(brief.slots + brief.taken), uint48(registry.clockOf(pool)));
         emit AuditBeaconSealed(pool, step, beacon, members, msg.sender);
         ledger.markAudited(pool, step, beacon);
-        vault.pay(pool, step, msg.sender, registry.feesOf(pool).sealFee);
+        vault.giveAway(pool, step, msg.sender, registry.feesOf(pool).sealFee);
     }
 
     /// @inheritdoc IVotingPanel
@@ -309,9 +309,13 @@ contract VotingPanel is IVotingPanel {
         view
         returns (address[] memory)
     {
-        address[][] memory lists = new address[][](1);
-        lists[0] = barred;
-        return stakes.drawValidators(pool, openedBlock - 1, beacon, size, lists, new address[](0));
+        uint64 mask = 0;
+        if (barred.length != 0) {
+            address[][] memory lists = new address[][](1);
+            lists[0] = barred;
+            mask = stakes.barredOf(pool, lists, new address[](0));
+        }
+        return stakes.drawValidators(pool, openedBlock - 1, beacon, size, mask);
     }
 
     /// @dev The votes of a panel must be all in, or beyond their time.
@@ -468,15 +472,17 @@ contract VotingPanel is IVotingPanel {
         Settlement memory books
     ) private pure returns (bool) {
         uint256 accepted = 0;
-        for (uint256 first = 0; first < slots; first += SLOTS_PER_WORD) {
-            uint256 end = Math.min(first + SLOTS_PER_WORD, slots);
-            if (Outcomes.isAllAccepted(words[first / SLOTS_PER_WORD])) {
-                accepted += end - first;
-                continue;
-            }
-            for (uint256 slot = first; slot < end; ++slot) {
-                if (Outcomes.isAccepted(words, slot)) ++accepted;
-                else if (!_takeOff(_entryOf(entries, slot), books)) return false;
+        unchecked { // counts slots, of which there are few
+            for (uint256 first = 0; first < slots; first += SLOTS_PER_WORD) {
+                uint256 end = Math.min(first + SLOTS_PER_WORD, slots);
+                if (Outcomes.isAllAccepted(words[first / SLOTS_PER_WORD])) {
+                    accepted += end - first;
+                    continue;
+                }
+                for (uint256 slot = first; slot < end; ++slot) {
+                    if (Outcomes.isAccepted(words, slot)) ++accepted;
+                    else if (!_takeOff(_entryOf(entries, slot), books)) return false;
+                }
             }
         }
         uint256 groups = 0;
@@ -493,16 +499,20 @@ contract VotingPanel is IVotingPanel {
         uint256 place = entry & PLACE;
         if (place == 0) return true;
         if (place > books.counts.length) return false;
-        uint256 units = (entry >> PLACE_BITS) & type(uint32).max;
-        uint256 total = books.counts[place - 1];
-        if (total < ONE_GROUP || total % ONE_GROUP < units) return false;
-        books.counts[place - 1] = total - ONE_GROUP - units;
-        ++books.unpaid;
+        unchecked { // the total is compared first
+            uint256 units = (entry >> PLACE_BITS) & type(uint32).max;
+            uint256 total = books.counts[place - 1];
+            if (total < ONE_GROUP || total % ONE_GROUP < units) return false;
+            books.counts[place - 1] = total - ONE_GROUP - units;
+            ++books.unpaid;
+        }
         return true;
     }
 
     function _entryOf(uint256[] calldata entries, uint256 slot) private pure returns (uint256) {
-        return entries[slot / ENTRIES_PER_WORD] >> (ENTRY_BITS * (slot % ENTRIES_PER_WORD));
+        unchecked {
+            return entries[slot / ENTRIES_PER_WORD] >> (ENTRY_BITS * (slot % ENTRIES_PER_WORD));
+        }
     }
 
     /// @dev Adds the slots taken on chain; a taker that is in no table gets a place of its own.
@@ -514,30 +524,27 @@ contract VotingPanel is IVotingPanel {
         uint256[] memory words,
         Settlement memory books
     ) private {
+        uint256 places = books.workers.length;
+        address[] memory workers = new address[](places + brief.taken);
+        uint256[] memory counts = new uint256[](places + brief.taken);
+        for (uint256 i = 0; i < places; ++i) (workers[i], counts[i]) = (books.workers[i], books.counts[i]);
         for (uint32 slot = brief.slots; slot < brief.slots + brief.taken; ++slot) {
             TakenSlot memory taken = ledger.takenSlotOf(pool, step, slot);
             if (taken.leafHash == bytes32(0)) {
                 vault.lockBond(pool, rates.slotCap);
-                continue;
-            }
-            if (Outcomes.isAccepted(words, slot)) {
-                uint256 place = _placeOf(books, taken.provider); // first: it may replace the arrays
-                books.counts[place] += ONE_GROUP + Math.min(taken.units, rates.unitCap);
+            } else if (Outcomes.isAccepted(words, slot)) {
+                uint256 place = 0;
+                while (place < places && workers[place] != taken.provider) ++place;
+                if (place == places) workers[places++] = taken.provider;
+                counts[place] += ONE_GROUP + Math.min(taken.units, rates.unitCap);
             } else {
                 ++books.unpaid;
             }
         }
-    }
-
-    /// @dev The place of a worker, a new one if it has none.
-    function _placeOf(Settlement memory books, address worker) private pure returns (uint256 place) {
-        uint256 places = books.workers.length;
-        while (place < places && books.workers[place] != worker) ++place;
-        if (place < places) return place;
-        address[] memory workers = new address[](places + 1);
-        uint256[] memory counts = new uint256[](places + 1);
-        for (uint256 i = 0; i < places; ++i) (workers[i], counts[i]) = (books.workers[i], books.counts[i]);
-        workers[places] = worker;
+        assembly ("memory-safe") { // without the places that nobody took
+            mstore(workers, places)
+            mstore(counts, places)
+        }
         (books.workers, books.counts) = (workers, counts);
     }
 

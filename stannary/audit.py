@@ -167,7 +167,8 @@ class _Auditor:
         self.positions: dict[tuple[int, Address], _Position] = defaultdict(_Position)
         self.exits: dict[int, tuple[int, Address, int, int]] = {}
         self.cases: dict[int, _OpenCase] = {}
-        self.resolved: dict[tuple[int, int], Outcome] = {}
+        self.resolved: dict[tuple[int, int], tuple[Outcome, Ruling]] = {}
+        self.case_wages: Counter[tuple[int, Address]] = Counter()
         self.plants: dict[Hash, tuple[int, int | None]] = {}
         self.planted_leaves: set[Hash] = set()
         self.judged: dict[Address, int] = defaultdict(int)
@@ -358,14 +359,17 @@ class _Auditor:
     def _expect_leaf(self, event: events.CaseResolved, opened: _OpenCase, ruling: Ruling) -> None:
         case, here = opened.details, event.place.transaction
         outcome, is_lost, is_clear = settle_leaf(case.outcome, ruling)
-        self.resolved[case.step, case.slot] = outcome
+        self.resolved[case.step, case.slot] = outcome, ruling
         self._differ(f"case {event.case_id}, outcome", outcome, Outcome(event.outcome))
         history = StepHistory.of(self.found, self.pool, case.step)
         assert history.opened is not None
         fees = self._pay_jurors(here, case.step, opened, range(opened.round + 1), from_bond=is_lost)
         if outcome is Outcome.ACCEPT:
-            wage = self._rates(case.step).payout(case.units)
-            self.due[here][case.step, case.provider] += min(wage, self._pay_cap(case.provider, history.opened))
+            # Of all its cases in a step, a worker is paid up to one pay cap.
+            left = self._pay_cap(case.provider, history.opened) - self.case_wages[case.step, case.provider]
+            wage = min(self._rates(case.step).payout(case.units), left)
+            self.case_wages[case.step, case.provider] += wage
+            self.due[here][case.step, case.provider] += wage
         if not is_lost:
             self.bonds[here][case.disputant] += case.bond
         elif case.kind is CaseKind.CHALLENGE:
@@ -407,13 +411,15 @@ class _Auditor:
         bond, slot = self.plants[event.commitment]
         history = StepHistory.of(self.found, self.pool, planted.step)
         outcomes = history.outcomes()
-        is_fault = False
+        is_fault = is_judged = False
         if slot is not None and outcomes is not None:
-            is_fault = self.resolved.get((planted.step, slot), outcomes[slot]) is Outcome.FAULT
+            # A jury that was not served the bytes lets a fault stand and fines nobody.
+            outcome, ruling = self.resolved.get((planted.step, slot), (outcomes[slot], Ruling.UNAVAILABLE))
+            is_fault, is_judged = outcome is Outcome.FAULT, ruling is not Ruling.UNAVAILABLE
         self._differ(f"plant {event.commitment.hex()}, fault", is_fault, event.was_fault)
         if is_fault or history.is_cancelled:
             self.bonds[here][planted.planter] += bond
-        if is_fault and slot is not None and slot not in history.held:
+        if is_fault and slot is not None and not is_judged:
             lazy = [
                 member
                 for member, vote in zip(history.panel, history.votes_by_seat(), strict=True)

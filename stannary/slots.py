@@ -22,7 +22,7 @@ _TAKEN = keccak(text="stannary.taken.v1")
 
 ENTRIES_A_WORD = 5
 """Slots in one word of a pay table."""
-MAX_PROVIDERS = 256
+MAX_PROVIDERS = 128
 _ENTRY_BITS = 48
 _PLACE_BITS = 16
 _UNITS_BITS = 32

@@ -21,6 +21,7 @@ interface IDisputeCourt {
         address appellant; // who appealed a ruling on a run, or zero
         uint64 snapshotBlock; // whose stakes the jury is drawn by
         uint64 juryBlock; // whose hash draws the jury
+        uint64 barred; // who of the pool's validators cannot be drawn: fixed when the block is chosen
         uint64 appealUntil;
         uint32 units;
         uint32 ballots; // what the panel said of the leaf, two bits a seat

@@ -48,7 +48,7 @@ interface IPlantedFaults {
     /// step's. Anyone.
     function settlePlant(bytes32 commitment, bytes[] calldata votes, bytes calldata outcomes) external;
 
-    /// @notice What a planter commits: keccak256 over tag, chain, court, planter, leaf hash and a secret salt.
+    /// @notice What a planter commits: keccak256 over tag, chain, this contract, planter, leaf hash and a secret salt.
     function plantCommitment(address planter, bytes32 leafHash, bytes32 salt) external view returns (bytes32);
 
     /// @notice Whether a leaf is a revealed plant: it is not slashed.

@@ -31,9 +31,6 @@ interface IPoolRegistry {
     event Paused(PoolId indexed pool, uint64 since, uint64 until);
     event Unpaused(PoolId indexed pool, uint64 clock);
 
-    /// @notice An address is zero.
-    error AddressZero();
-
     /// @notice No pool has this number.
     error UnknownPool(PoolId pool);
 
@@ -127,13 +124,13 @@ interface IPoolRegistry {
     /// @notice An offer that is or was in force. Number 0 is that of the terms.
     function offerOf(PoolId pool, uint32 number) external view returns (Offer memory);
 
-    /// @notice Who publishes policies and opens steps under the offer in force.
-    function trainerOf(PoolId pool) external view returns (address);
+    /// @notice Who publishes policies and opens steps under an offer; of one that never was in force, what it says.
+    function trainerOf(PoolId pool, uint32 number) external view returns (address);
 
-    /// @notice Who signs leases and commits roots under an offer.
+    /// @notice Who signs leases and commits roots under an offer, likewise.
     function coordinatorOf(PoolId pool, uint32 number) external view returns (address);
 
-    /// @notice What a step pays that is opened under an offer.
+    /// @notice What a step pays that is opened under an offer, likewise.
     function ratesOf(PoolId pool, uint32 number) external view returns (Rates memory);
 
     /// @notice The offer that waits for its notice or its attestations; all zero if none does.

@@ -245,7 +245,8 @@ interface IStakeManager {
     /// @notice Number of validators of a pool whose active stake is not zero.
     function eligibleValidatorsOf(PoolId pool) external view returns (uint256);
 
-    /// @notice Providers with a validator position, in order of first allocation.
+    /// @notice Providers with a validator position, in order of first allocation; in a full list a newcomer takes the place of
+    /// one that has left.
     function validatorsOf(PoolId pool) external view returns (address[] memory);
 
     /// @notice The same with their active stakes at the end of a past block.
@@ -254,16 +255,19 @@ interface IStakeManager {
         view
         returns (address[] memory validators, uint256[] memory stakes);
 
-    /// @notice Draws up to `size` validators by their active stakes at the end of a past block: none of the `barred`, none of
-    /// the `parties`, and none that shares a payee with one. Fewer only when fewer can be drawn.
-    function drawValidators(
-        PoolId pool,
-        uint256 blockNumber,
-        bytes32 beacon,
-        uint256 size,
-        address[][] calldata barred,
-        address[] calldata parties
-    ) external view returns (address[] memory drawn);
+    /// @notice Who of `validatorsOf`, a bit a place, is in one of the `lists`, is one of the `parties`, or shares a payee with one.
+    function barredOf(PoolId pool, address[][] calldata lists, address[] calldata parties)
+        external
+        view
+        returns (uint64 barred);
+
+    /// @notice Draws up to `size` validators by their active stakes at the end of a past block, none of the `barred`. Fewer only
+    /// when fewer can be drawn.
+    /// @dev Whoever bars must do it before the beacon is known: each set draws another panel.
+    function drawValidators(PoolId pool, uint256 blockNumber, bytes32 beacon, uint256 size, uint64 barred)
+        external
+        view
+        returns (address[] memory drawn);
 
     /// @notice The provider that an account acts for: a node's, a controller's, itself if it holds stake, else zero.
     function providerOf(address account) external view returns (address);

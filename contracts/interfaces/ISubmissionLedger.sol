@@ -67,7 +67,7 @@ interface ISubmissionLedger {
     /// @notice As many steps are unsettled as the pool allows.
     error StepsTooMany(PoolId pool, uint256 unsettled, uint256 highest);
 
-    /// @notice The two leases are not of one slot, of two nodes, and overlapping.
+    /// @notice The two leases are not of one slot, of two providers, and overlapping.
     error LeasesDoNotOverlap();
 
     /// @notice The lease bond of the step is spent.

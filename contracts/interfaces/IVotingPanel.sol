@@ -143,7 +143,7 @@ interface IVotingPanel {
         view
         returns (bool isCommitted, bool isRevealed, bytes32 word);
 
-    /// @notice What a panel member commits: keccak256 over tag, chain, ledger, pool, step, provider, keccak256 of the
+    /// @notice What a panel member commits: keccak256 over tag, chain, this contract, pool, step, provider, keccak256 of the
     /// outcomes, both roots and a secret salt.
     function voteCommitment(
         PoolId pool,

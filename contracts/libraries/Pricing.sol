@@ -34,13 +34,18 @@ library Pricing {
         return (2 * uint256(rules.jurySize) + 2) * fees.jurorFee;
     }
 
+    /// @notice What a step may pay to whoever asks first, work or not: to those who seal its beacons, and for leases given twice.
+    function giveaway(Fees memory fees) internal pure returns (uint256) {
+        return 2 * uint256(fees.sealFee) + fees.leaseBond;
+    }
+
     /// @notice The most that a step of `slots` slots, those that can be taken on chain included, can cost.
     function stepCost(Rates memory r, Fees memory fees, PanelRules memory rules, uint256 slots)
         internal
         pure
         returns (uint256)
     {
-        return slots * (r.slotCap + juryCost(fees, rules)) + 2 * uint256(rules.panelSize) * fees.panelFee + 2
-            * uint256(fees.sealFee) + fees.leaseBond;
+        uint256 panels = 2 * uint256(rules.panelSize) * fees.panelFee;
+        return slots * (r.slotCap + juryCost(fees, rules)) + panels + giveaway(fees);
     }
 }

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Phase} from "./Enums.sol";
 
 /// @notice One step of a pool. `…At` in seconds of the pool's clock, `…Block` a block number; 0 is not yet.
-/// @dev Stored as it is returned. One word each: what the opening fixes, what moves on, and the hashes.
+/// @dev Stored as it is returned. One word holds what is known at the opening, one what moves on, each hash its own.
 struct StepState {
     uint32 policyStep;
     uint32 slots;

@@ -36,6 +36,8 @@ class Case:
     """Whose stakes the jury is drawn by."""
     jury_block: int
     """Whose hash draws the jury."""
+    barred: int
+    """Who of the pool's validators cannot be drawn, a bit a place: fixed when the block is chosen."""
     appeal_until: int
     units: int
     ballots: int

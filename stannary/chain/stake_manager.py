@@ -135,19 +135,18 @@ class StakeManager(Contract):
         addresses, stakes = self.read("validatorStakesAt", pool, block_number, at=at)
         return [(Address(address), Wei(stake)) for address, stake in zip(addresses, stakes, strict=True)]
 
+    def barred_of(
+        self, pool: int, lists: Sequence[Sequence[Address]], parties: Sequence[Address], at: Block | None = None
+    ) -> int:
+        """Return who of a pool's validators, a bit a place, is in a list, a party, or paid to the purse of one."""
+        return int(self.read("barredOf", pool, [list(group) for group in lists], list(parties), at=at))
+
     def draw_validators(
-        self,
-        pool: int,
-        block_number: int,
-        beacon: Hash,
-        size: int,
-        barred: Sequence[Sequence[Address]] = (),
-        parties: Sequence[Address] = (),
-        at: Block | None = None,
+        self, pool: int, block_number: int, beacon: Hash, size: int, barred: int = 0, at: Block | None = None
     ) -> list[Address]:
-        """Return the validators that a beacon draws by stake, none barred, a party, or paid to the purse of one."""
-        arguments = (pool, block_number, beacon, size, [list(group) for group in barred], list(parties))
-        return [Address(found) for found in self.read("drawValidators", *arguments, at=at)]
+        """Return the validators that a beacon draws by stake, none of those barred."""
+        found = self.read("drawValidators", pool, block_number, beacon, size, barred, at=at)
+        return [Address(address) for address in found]
 
     def stake_token(self, at: Block | None = None) -> Address:
         """Return the token of all stakes."""

@@ -324,6 +324,9 @@ contract DisputeCourtTest is DisputeTest {
         c.bond = uint128(BOND);
         c.leafHash = ledger.leafHash(leaves[1]);
         c.evidenceHash = EVIDENCE;
+        address[][] memory seats = new address[][](1);
+        seats[0] = panel.panelOf(pool, 0);
+        c.barred = stakes.barredOf(pool, seats, new address[](0));
         LeafOpening memory opened = opening(6, leaves, 1);
         bytes[] memory votes = votesOf(0);
         allow(DISPUTANT, BOND + 7);
@@ -502,34 +505,6 @@ contract DisputeCourtTest is DisputeTest {
         eq(CaseId.unwrap(court.caseOfSlot(PoolId.wrap(2), 0, 1)), 2);
     }
 
-    function test_free_disputes_move_no_tokens() external {
-        PoolTerms memory t = terms();
-        StrictToken strict = new StrictToken();
-        t.parties.payoutToken = address(strict);
-        t.fees.jurorFee = 0;
-        moveTo(t);
-        strict.mint(address(this), FUNDS);
-        strict.approve(address(vault), FUNDS);
-        vault.fund(pool, FUNDS);
-        eq(court.bondOf(pool), 0);
-        Submission[] memory leaves = acceptedStep(0);
-        LeafOpening memory opened = opening(6, leaves, 1);
-        bytes[] memory votes = votesOf(0);
-        CaseId id = court.challenge(pool, 0, opened, votes, EVIDENCE, "here");
-        judge(id, Ruling.Reject);
-        skip(30);
-        finalize(0);
-        eq(earned(address(this)), 2 * SEAL_FEE);
-        id = court.accuse(pool, workers[0], 0, 0, LIST, EVIDENCE, "there");
-        judge(id, Ruling.Fault);
-        court.appealRuling(id);
-        judge(id, Ruling.Fault);
-        eq(tokensOf(workers[0]), STAKE / 2);
-        nothingKept();
-    }
-
-    // -- the jury's draw
-
     function test_D1_jury_is_drawn_by_its_block_and_the_stakes_before_the_step() external {
         Submission[] memory leaves = acceptedStep(0);
         address[] memory members = panel.panelOf(pool, 0);
@@ -547,8 +522,10 @@ contract DisputeCourtTest is DisputeTest {
         barred[0] = members;
         address[] memory parties = new address[](2);
         (parties[0], parties[1]) = (workers[0], DISPUTANT);
-        address[] memory expected =
-            stakes.drawValidators(pool, ledger.stepOf(pool, 0).openedBlock - 1, beacon, 3, barred, parties);
+        uint64 mask = stakes.barredOf(pool, barred, parties);
+        eq(court.caseOf(id).barred, mask);
+        uint256 snapshot = ledger.stepOf(pool, 0).openedBlock - 1;
+        address[] memory expected = stakes.drawValidators(pool, snapshot, beacon, 3, mask);
         eq(expected.length, 3);
 
         vm.expectEmit();
@@ -562,6 +539,40 @@ contract DisputeCourtTest is DisputeTest {
         eq(uint256(court.caseOf(id).phase), uint256(CasePhase.Voting));
         wrongPhase(id, CasePhase.Voting, CasePhase.Opened);
         court.drawJury(id);
+    }
+
+    /// Once the block of the jury is chosen nobody can draw another jury, whomever it may bar by its payee.
+    function test_jury_stays_what_it_was_whoever_becomes_a_party_later() external {
+        CaseId id = challenged(0);
+        mine(3);
+        uint256 state = vm.snapshotState();
+        court.drawJury(id);
+        address[] memory jury = court.juryOf(id);
+        address[] memory party = new address[](1);
+        party[0] = DISPUTANT;
+        for (uint256 i = 0; i < validators.length; ++i) {
+            vm.revertToState(state);
+            vm.prank(validators[i]);
+            stakes.setPayee(pool, DISPUTANT);
+            eq(stakes.barredOf(pool, new address[][](0), party), 1 << i); // of a case that were opened now
+            court.drawJury(id);
+            eq(keccak256(abi.encode(court.juryOf(id))), keccak256(abi.encode(jury)));
+        }
+    }
+
+    function test_jury_of_another_block_leaves_out_who_has_become_a_party() external {
+        CaseId id = challenged(0);
+        mine(259);
+        uint64 barred = court.caseOf(id).barred;
+        uint256 outsider = 0;
+        while ((barred >> outsider) & 1 == 1) ++outsider;
+        vm.prank(validators[outsider]);
+        stakes.setPayee(pool, DISPUTANT);
+        court.drawJury(id);
+        eq(court.caseOf(id).barred, barred | (1 << outsider));
+        mine(3);
+        court.drawJury(id);
+        require(!isOf(validators[outsider], court.juryOf(id)), "a party judges");
     }
 
     function test_draw_after_the_block_hash_has_lapsed_takes_another_block() external {
@@ -1404,6 +1415,25 @@ contract DisputeCourtTest is DisputeTest {
         eq(free, FUNDS - 5_206 + 100 + JURY - FEES);
         skip(30);
         finalize(0);
+        nothingKept();
+    }
+
+    function test_court_pays_a_worker_of_all_its_cases_no_more_than_the_pay_cap() external {
+        PoolTerms memory t = terms();
+        t.work.payCapBps = 6_000;
+        moveTo(t);
+        Submission[] memory leaves = acceptedStep(0);
+        CaseId[3] memory ids;
+        for (uint256 slot = 0; slot < 3; ++slot) ids[slot] = challengeBy(DISPUTANT, 0, leaves, slot);
+        judge(ids[0], Ruling.Grey);
+        eq(earned(workers[0]), 400);
+        judge(ids[1], Ruling.Grey); // 600 of a stake of 1,000 together
+        eq(earned(workers[0]), 600);
+        judge(ids[2], Ruling.Grey); // another worker's
+        eq(earned(workers[1]), 400);
+        skip(30);
+        finalize(0);
+        eq(earned(workers[0]), 600);
         nothingKept();
     }
 

@@ -42,6 +42,7 @@ interface Recorder {
 contract PayoutVaultTest is ChainTest {
     Recorder internal constant RECORDER = Recorder(address(vm));
     uint256 internal constant MOST = type(uint128).max;
+    uint256 internal constant GIVEAWAY = 2 * SEAL_FEE + LEASE_BOND;
 
     // -- helpers
 
@@ -86,7 +87,7 @@ contract PayoutVaultTest is ChainTest {
 
     function reserve(uint32 step, uint256 amount) internal {
         vm.prank(address(ledger));
-        vault.reserve(pool, step, amount);
+        vault.reserve(pool, step, amount, 0);
     }
 
     function pay(uint32 step, address provider, uint256 amount) internal {
@@ -276,12 +277,29 @@ contract PayoutVaultTest is ChainTest {
         takeBond(STRANGER, 700);
         eq(vault.receivedOf(pool), FUNDS + 700);
         spendBond(PURSE, 300);
-        vm.prank(address(court));
-        vault.lockBond(pool, 400);
         reserve(0, 1_000);
         pay(0, PURSE, 40);
         vault.claim(pool, PURSE);
+        vm.prank(address(court));
+        vault.lockBond(pool, 400);
+        eq(vault.receivedOf(pool), FUNDS + 700);
         drain(10, OWNER);
+        eq(vault.receivedOf(pool), FUNDS + 690);
+        (,, uint256 locked) = vault.escrowOf(pool);
+        eq(locked, 400);
+        vm.prank(OWNER);
+        registry.closePool(pool);
+        drain(0, OWNER); // and what is burned is gone as well
+        eq(vault.receivedOf(pool), FUNDS + 290);
+    }
+
+    /// Or whoever can mint the token for a moment could bar all bonds for ever.
+    function test_money_that_was_funded_and_drained_leaves_room_for_bonds() external {
+        uint256 much = MOST - FUNDS;
+        fund(pool, much);
+        drain(much, OWNER);
+        allow(STRANGER, 700);
+        takeBond(STRANGER, 700);
         eq(vault.receivedOf(pool), FUNDS + 700);
     }
 
@@ -387,8 +405,9 @@ contract PayoutVaultTest is ChainTest {
         address[4] memory judges = [address(ledger), address(panel), address(court), address(plants)];
         for (uint32 i = 0; i < 4; ++i) {
             vm.startPrank(judges[i]);
-            vault.reserve(pool, i, 100);
+            vault.reserve(pool, i, 100, 0);
             vault.pay(pool, i, STRANGER, 1);
+            vault.giveAway(pool, i, STRANGER, 1);
             vault.release(pool, i, 1, 1);
             vault.settle(pool, i, new address[](0), new uint256[](0), 1, 0);
             vault.fine(pool, 1);
@@ -409,11 +428,13 @@ contract PayoutVaultTest is ChainTest {
         bytes memory reason = abi.encodeWithSelector(IPayoutVault.NotJudge.selector, caller);
         vm.startPrank(caller);
         vm.expectRevert(reason);
-        vault.reserve(pool, 9, 1);
+        vault.reserve(pool, 9, 1, 0);
         vm.expectRevert(reason);
         vault.settle(pool, 9, new address[](0), new uint256[](0), 0, 0);
         vm.expectRevert(reason);
         vault.pay(pool, 9, caller, 1);
+        vm.expectRevert(reason);
+        vault.giveAway(pool, 9, caller, 1);
         vm.expectRevert(reason);
         vault.release(pool, 9, 0, 1);
         vm.expectRevert(reason);
@@ -447,6 +468,54 @@ contract PayoutVaultTest is ChainTest {
         eq(vault.reservationOf(pool, 4), 200);
         eq(vault.reservationOf(pool, 5), 170);
         eq(vault.reservationOf(pool, 7), 0);
+    }
+
+    function test_reserve_takes_a_part_of_free_money_first() external {
+        fine(300);
+        vm.prank(address(ledger));
+        vault.reserve(pool, 4, 200, 30);
+        eqEscrow(FUNDS - 330, 200, 130);
+        // All that is left and may be locked is locked.
+        vm.prank(address(ledger));
+        vault.reserve(pool, 5, 200, 50);
+        eqEscrow(FUNDS - 400, 400, 0);
+        drain(FUNDS - 410, OWNER);
+        fine(10);
+        vm.expectRevert(abi.encodeWithSelector(IPayoutVault.EscrowTooLow.selector, pool, 4, 5));
+        vm.prank(address(ledger));
+        vault.reserve(pool, 6, 5, 1);
+        vm.prank(address(ledger));
+        vault.reserve(pool, 6, 5, 0);
+        eqEscrow(0, 405, 5);
+    }
+
+    // -- what is given away
+
+    /// What is no pay for work comes out of what could have come back to the owner, never out of locked money.
+    function test_V4_what_is_given_away_was_free_before() external {
+        fine(300);
+        vm.prank(address(ledger));
+        vault.reserve(pool, 0, 500, 200); // 200 free, 300 locked
+        vm.prank(address(ledger));
+        vault.giveAway(pool, 0, STRANGER, 150);
+        eqEarnings(STRANGER, 150, 0);
+        eq(vault.reservationOf(pool, 0), 350);
+        settle(0, workers[0], 20, 0, 0);
+        // Work is paid from locked money first: of the rest, 50 are free and 280 are locked again.
+        eqEscrow(FUNDS - 500 + 50, 0, 280);
+        eqOwed(0, 170);
+    }
+
+    function test_V4_more_than_was_free_is_given_away_and_nothing_comes_back() external {
+        fine(300);
+        vm.prank(address(ledger));
+        vault.reserve(pool, 0, 350, 50);
+        vm.prank(address(ledger));
+        vault.giveAway(pool, 0, STRANGER, 60);
+        vm.prank(address(ledger));
+        vault.giveAway(pool, 0, STRANGER, 0);
+        settle(0, STRANGER, 0, 0, 0);
+        eqEscrow(FUNDS - 350, 0, 290);
     }
 
     function test_reserve_beyond_free_and_locked_money_is_refused() external {
@@ -671,10 +740,10 @@ contract PayoutVaultTest is ChainTest {
         uint256 free = FUNDS - 6 * SLOT - 96;
         Submission[] memory leaves = makeLeaves(1, 3);
         vm.expectEmit();
-        emit IPayoutVault.Reserved(pool, 1, stepCost(3) - 3_000, 3_000);
+        emit IPayoutVault.Reserved(pool, 1, GIVEAWAY, stepCost(3) - GIVEAWAY);
         run(1, 3, leaves, all(Outcome.Accept, 3));
         // The step cost less than the locked money: what it did not use stays locked, and all free money came back.
-        eqEscrow(free, 0, 3_000 - 1_296);
+        eqEscrow(free - 2 * SEAL_FEE, 0, 3_000 - 1_290);
     }
 
     function test_V4_locked_money_is_not_freed_by_an_empty_step() external {
@@ -683,9 +752,9 @@ contract PayoutVaultTest is ChainTest {
         seed(1, 100); // draws all of the locked money, and much of the free
         skip(81);
         ledger.cancelStep(pool, 1);
-        eqEscrow(free, 0, 6 * SLOT - SEAL_FEE);
+        eqEscrow(free - SEAL_FEE, 0, 6 * SLOT);
         run(2, 100, makeLeaves(2, 3), all(Outcome.Accept, 100));
-        eqEscrow(free, 0, 6 * SLOT - SEAL_FEE - 1_296);
+        eqEscrow(free - 3 * SEAL_FEE, 0, 6 * SLOT - 1_290);
     }
 
     // -- fine

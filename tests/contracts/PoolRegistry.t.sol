@@ -85,7 +85,7 @@ contract PoolRegistryTest is ChainTest {
         PoolId none = PoolId.wrap(registry.poolCount() + 1);
         require(!registry.isOpen(none) && !registry.isOpen(PoolId.wrap(0)));
         Offer memory next = nextOffer();
-        bytes[19] memory calls = [
+        bytes[18] memory calls = [
             abi.encodeCall(registry.closePool, (none)),
             abi.encodeCall(registry.offerOwnership, (none, HEIR)),
             abi.encodeCall(registry.acceptOwnership, (none)),
@@ -99,7 +99,6 @@ contract PoolRegistryTest is ChainTest {
             abi.encodeCall(registry.termsOf, (none)),
             abi.encodeCall(registry.termsHashOf, (none)),
             abi.encodeCall(registry.offerNumberOf, (none)),
-            abi.encodeCall(registry.trainerOf, (none)),
             abi.encodeCall(registry.offerOf, (none, 0)),
             abi.encodeCall(registry.pendingOfferOf, (none)),
             abi.encodeCall(registry.partiesOf, (none)),
@@ -112,6 +111,7 @@ contract PoolRegistryTest is ChainTest {
     function test_pool_unknown_has_no_rules_and_the_time_of_the_chain() external view {
         PoolId none = PoolId.wrap(registry.poolCount() + 1);
         eq(registry.coordinatorOf(none, 0), address(0));
+        eq(registry.trainerOf(none, 0), address(0));
         eq(registry.ratesOf(none, 0).slotCap, 0);
         eq(registry.feesOf(none).sealFee, 0);
         eq(registry.workRulesOf(none).maxSlots, 0);
@@ -140,9 +140,7 @@ contract PoolRegistryTest is ChainTest {
         announce(next);
         skip(NOTICE - 1);
         eq(registry.opening(pool).offer, 0);
-        eq(registry.trainerOf(pool), TRAINER);
         skip(1);
-        eq(registry.trainerOf(pool), next.trainer);
         o = registry.opening(pool);
         eq(o.offer, 1);
         eq(o.trainer, next.trainer);
@@ -151,6 +149,8 @@ contract PoolRegistryTest is ChainTest {
         eq(o.rates.unitCap, uint256(t.work.groupSize) * t.work.maxCompletionTokens);
         eq(registry.ratesOf(pool, 0).pricePerGroup, t.offer.pricePerGroup);
         eq(registry.coordinatorOf(pool, 1), next.coordinator);
+        eq(registry.trainerOf(pool, 0), TRAINER);
+        eq(registry.trainerOf(pool, 1), next.trainer);
 
         vm.prank(PAUSER);
         registry.pause(pool);
@@ -803,6 +803,9 @@ contract PoolRegistryTest is ChainTest {
         t.work.maxOpenSteps = 64;
         accepted(t);
         t.work.maxOpenSteps = 1;
+        t.fees.jurorFee = 0;
+        refused(t, "jurorFee", 0, 1, type(uint128).max);
+        t.fees.jurorFee = 1;
         t.work.maxSlots = 0;
         refused(t, "maxSlots", 0, 1, 4_096);
         t.work.maxSlots = 4_097;
@@ -810,9 +813,9 @@ contract PoolRegistryTest is ChainTest {
         t.work.maxSlots = 4_096;
         accepted(t);
         t.work.maxSlots = 1;
-        t.work.reservedSlots = 65;
-        refused(t, "reservedSlots", 65, 0, 64);
-        t.work.reservedSlots = 64;
+        t.work.reservedSlots = 17;
+        refused(t, "reservedSlots", 17, 0, 16);
+        t.work.reservedSlots = 16;
         accepted(t);
         t.work.reservedSlots = 0;
         t.work.temperatureMilli = 0;

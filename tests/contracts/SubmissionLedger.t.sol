@@ -101,6 +101,19 @@ contract SubmissionLedgerTest is ChainTest {
         ledger.publishPolicy(unknown, 0, keccak256("root"), bytes32(0));
     }
 
+    function test_policy_makes_an_offer_that_is_due_final() external {
+        Offer memory next = terms().offer;
+        next.trainer = STRANGER;
+        vm.prank(OWNER);
+        registry.announceOffer(pool, next);
+        skip(terms().parties.noticeSeconds);
+        vm.prank(STRANGER);
+        ledger.publishPolicy(pool, 0, keccak256("root"), bytes32(0));
+        vm.expectRevert(abi.encodeWithSelector(IPoolRegistry.UnknownOffer.selector, pool, uint32(2)));
+        vm.prank(OWNER);
+        registry.withdrawOffer(pool);
+    }
+
     function test_L2_policy_out_of_order_or_twice_is_refused() external {
         vm.startPrank(TRAINER);
         vm.expectRevert(abi.encodeWithSelector(ISubmissionLedger.NotNext.selector, uint32(1), uint32(0)));
@@ -143,7 +156,7 @@ contract SubmissionLedgerTest is ChainTest {
         t.offer.pricePerGroup = 1 + salt % 97;
         t.offer.pricePerToken = salt % 7;
         t.fees.panelFee = salt % 89;
-        t.fees.jurorFee = salt % 53;
+        t.fees.jurorFee = 1 + salt % 53;
         t.fees.sealFee = salt % 11;
         t.fees.leaseBond = salt % 1_009;
         t.work.reservedSlots = salt % 13;
@@ -1177,13 +1190,13 @@ contract SubmissionLedgerTest is ChainTest {
 
     function test_root_with_a_table_of_no_or_too_many_providers_is_refused() external {
         seed(0, 6);
-        vm.expectRevert(abi.encodeWithSelector(ISubmissionLedger.CountOutOfRange.selector, uint256(0), uint256(256)));
+        vm.expectRevert(abi.encodeWithSelector(ISubmissionLedger.CountOutOfRange.selector, uint256(0), uint256(128)));
         rootAs(coordinator, keccak256("root"), tableOfSize(0, 2));
         vm.expectRevert(
-            abi.encodeWithSelector(ISubmissionLedger.CountOutOfRange.selector, uint256(257), uint256(256))
+            abi.encodeWithSelector(ISubmissionLedger.CountOutOfRange.selector, uint256(129), uint256(128))
         );
-        rootAs(coordinator, keccak256("root"), tableOfSize(257, 2));
-        rootAs(coordinator, keccak256("root"), tableOfSize(256, 2));
+        rootAs(coordinator, keccak256("root"), tableOfSize(129, 2));
+        rootAs(coordinator, keccak256("root"), tableOfSize(128, 2));
     }
 
     function test_root_with_a_table_of_more_or_fewer_totals_than_providers_is_refused() external {

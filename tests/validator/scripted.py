@@ -240,6 +240,7 @@ class ScriptedCourt:
             appellant=OTHERS[1],
             snapshot_block=1,
             jury_block=self.jury_block,
+            barred=0,
             appeal_until=0,
             units=1,
             ballots=0,

@@ -46,7 +46,7 @@ contract Handler is ChainTest {
         uint256 endsAt;
         uint256 base; // tokens at its start, and those allocated since
         uint256 taken;
-        uint256 slashes;
+        uint256 slack; // wei of rounding: one a slash, and a basis point's worth an allocation
         uint256 bps;
         uint256 absences;
         uint256 suspendedUntil;
@@ -118,11 +118,13 @@ contract Handler is ChainTest {
     mapping(uint32 step => mapping(address provider => uint256)) public lostAtOpening;
     mapping(uint32 step => uint256) public fromFree; // wei of its reservation that were free before
     mapping(uint32 step => uint256) public toFree; // and that became free again
+    mapping(uint32 step => uint256) public givenAway; // to who sealed a beacon or held a lease given twice
+    mapping(uint32 step => bool) public hasCase;
     mapping(uint32 step => mapping(uint32 slot => uint256)) public paid; // times
     mapping(uint32 step => mapping(uint32 slot => uint256)) public paidAmount;
     mapping(uint32 step => mapping(uint32 slot => uint256)) public cases;
     mapping(uint32 step => mapping(address worker => uint256)) public wages;
-    mapping(uint32 step => mapping(address worker => uint256)) public caseWages; // how many of them a case paid
+    mapping(uint32 step => mapping(address worker => uint256)) public caseWages; // what of them cases paid
     mapping(bytes32 leafHash => uint256) public punished;
     uint256 public funded;
     uint256 public drained;
@@ -238,9 +240,13 @@ contract Handler is ChainTest {
         } else {
             amount = idle;
         }
+        (uint256 tokens,,) = stakes.positionOf(pool, role, provider);
         vm.prank(key);
         stakes.allocate(pool, role, amount, agreed);
-        windowOf[provider].base += amount;
+        Window storage window = windowOf[provider];
+        window.base += amount;
+        window.bps = (window.bps * tokens) / (tokens + amount);
+        window.slack += 1 + (tokens + amount) / BPS;
         _mayMove = true;
         did("stake");
     }
@@ -513,6 +519,7 @@ contract Handler is ChainTest {
         if (amount > left) amount = left;
         _overlapsPaid[step] += amount;
         earn(second.provider, amount);
+        givenAway[step] += amount;
         did("overlap");
     }
 
@@ -828,8 +835,8 @@ contract Handler is ChainTest {
         t.faults.slashWindowSeconds = 300;
         t.panel.maxAbsences = 2;
         if (variant == 1) {
-            // Judges work for nothing, and nothing is taken on chain.
-            (t.fees.panelFee, t.fees.jurorFee, t.fees.sealFee, t.fees.leaseBond) = (0, 0, 0, 0);
+            // Panels work for nothing, and nothing is taken on chain.
+            (t.fees.panelFee, t.fees.jurorFee, t.fees.sealFee, t.fees.leaseBond) = (0, 1, 0, 0);
             (t.work.reservedSlots, t.windows.takeSeconds) = (0, 0);
             (t.panel.panelSize, t.panel.quorum, t.panel.jurySize) = (5, 3, 1);
             t.faults.rewardBps = 0;
@@ -944,6 +951,7 @@ contract Handler is ChainTest {
     function afterSeal(uint32 step, uint256 free, bool isDone, bytes32 name, bytes32 failure) private {
         if (isDone) {
             earn(address(this), registry.feesOf(pool).sealFee);
+            givenAway[step] += registry.feesOf(pool).sealFee;
             return did(name);
         }
         uint256 slotCap = ledger.ratesOf(pool, step).slotCap;
@@ -1552,6 +1560,7 @@ contract Handler is ChainTest {
         ++holds[opening_.leaf.provider];
         address[] memory members = panel.panelOf(pool, step);
         for (uint256 i = 0; i < members.length; ++i) ++holds[members[i]];
+        hasCase[step] = true;
         did(isChallenge ? bytes32("challenge") : bytes32("appeal"));
     }
 
@@ -1797,10 +1806,11 @@ contract Handler is ChainTest {
         }
         uint256 price = priceOf(rates, c.units);
         uint256 cap = payCapOf(c.snapshotBlock, rates, c.provider);
+        cap -= caseWages[c.step][c.provider];
         uint256 wage = price < cap ? price : cap;
         earn(c.provider, wage);
         wages[c.step][c.provider] += wage;
-        ++caseWages[c.step][c.provider];
+        caseWages[c.step][c.provider] += wage;
         _mustLock += price - wage;
         ++paid[c.step][c.slot];
         paidAmount[c.step][c.slot] += price;
@@ -1985,7 +1995,7 @@ contract Handler is ChainTest {
             did("wiped");
         }
         window.taken += amount;
-        ++window.slashes;
+        ++window.slack;
         lost[provider] += amount;
         _due[provider] += amount;
         _dueSum += amount;
@@ -1999,7 +2009,7 @@ contract Handler is ChainTest {
         if (time < window.endsAt) return window;
         (window.base,,) = stakes.positionOf(pool, _roles[provider], provider);
         window.endsAt = time + registry.faultTableOf(pool).slashWindowSeconds;
-        (window.taken, window.slashes, window.bps, window.absences) = (0, 0, 0, 0);
+        (window.taken, window.slack, window.bps, window.absences) = (0, 0, 0, 0);
     }
 
     function suspend(Window storage window) private {

@@ -6,6 +6,7 @@ interface Vm {
     function addr(uint256 key) external pure returns (address);
     function assume(bool condition) external pure;
     function chainId(uint256 id) external;
+    function cool(address target) external;
     function computeCreateAddress(address deployer, uint256 nonce) external pure returns (address);
     function etch(address target, bytes calldata code) external;
     function expectEmit() external;
@@ -23,8 +24,10 @@ interface Vm {
     function prank(address sender) external;
     function readFile(string calldata path) external view returns (string memory);
     function roll(uint256 blockNumber) external;
+    function revertToState(uint256 id) external returns (bool);
     function setBlockhash(uint256 blockNumber, bytes32 blockHash) external;
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
+    function snapshotState() external returns (uint256 id);
     function startPrank(address sender) external;
     function stopPrank() external;
     function warp(uint256 timestamp) external;
