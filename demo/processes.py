@@ -170,12 +170,16 @@ class Processes:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into `Stopped`, so that the context managers of the main thread unwind."""
+    """Turn SIGTERM and SIGHUP into `Stopped`, so that the context managers of the main thread unwind.
+
+    SIGINT interrupts also where a shell that started us in its background has it ignored.
+    """
 
     def stop(number: int, _: FrameType | None) -> None:
         raise Stopped(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
