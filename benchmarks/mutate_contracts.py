@@ -39,7 +39,7 @@ LAST = "Invariants"
 """The slowest tests, asked when all others have passed."""
 LIMITS = {"FOUNDRY_INVARIANT_RUNS": "1", "FOUNDRY_INVARIANT_DEPTH": "64"}
 """Fewer random moves than the tests make by themselves: whatever survives the others is asked about them."""
-TEST_GAS = 1 << 30
+TEST_GAS = 1 << 32
 LAST_GAS = 1 << 36
 """A mutant may loop for ever; the gas of one test ends it."""
 

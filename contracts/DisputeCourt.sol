@@ -324,7 +324,7 @@ contract DisputeCourt is IDisputeCourt {
     /// @dev Who is barred is settled before the beacon can be known: payees and nodes may change later.
     function _callJury(CaseId caseId, Case storage c) private {
         c.juryBlock = uint64(block.number) + _windows(c.pool).beaconDelayBlocks;
-        c.barred = stakes.barredOf(c.pool, _barred(caseId, c), _parties(c));
+        c.barred = stakes.barredOf(c.pool, c.snapshotBlock, _barred(caseId, c), _parties(c));
     }
 
     function _inPhase(CaseId caseId, CasePhase expected) private view returns (Case storage c) {

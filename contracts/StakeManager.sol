@@ -45,6 +45,12 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         uint48 since;
     }
 
+    /// @dev A place in a pool's list of validators: who holds it now, and since which block.
+    struct Place {
+        address holder;
+        uint48 since;
+    }
+
     /// @notice Most validators that a pool lists.
     uint256 public constant MAX_VALIDATORS = 64;
 
@@ -77,7 +83,8 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
     mapping(PoolId pool => mapping(Role role => mapping(address provider => Position))) private _positions;
     mapping(PoolId pool => mapping(Role role => mapping(address provider => Active))) private _active;
     mapping(PoolId pool => mapping(Role role => mapping(address provider => Checkpoints.Trace208))) private _history;
-    mapping(PoolId pool => address[]) private _validators;
+    mapping(PoolId pool => Place[]) private _validators;
+    mapping(PoolId pool => mapping(uint256 place => Checkpoints.Trace208)) private _holders;
     mapping(PoolId pool => mapping(address provider => bool)) private _isListed;
     mapping(ExitId exitId => Exit) private _exits;
 
@@ -147,11 +154,11 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         if (position.shares == 0) {
             _bindPayee(pool, role, provider);
         } else {
-            uint256 tokens = position.tokens;
-            shares = Math.mulDiv(amount, position.shares, tokens);
-            // What was slashed of the old tokens is a smaller part of all: it must not shield the new ones.
-            position.slashedBps = uint32(Math.mulDiv(position.slashedBps, tokens, tokens + amount));
+            shares = Math.mulDiv(amount, position.shares, position.tokens);
         }
+        // What was slashed of the old tokens is a smaller part of all: it must not shield the new ones.
+        uint256 tokens = position.tokens;
+        position.slashedBps = uint32(Math.mulDiv(position.slashedBps, tokens, tokens + amount));
         position.tokens += SafeCast.toUint208(amount);
         position.shares += shares;
         if (role == Role.Validator) _list(pool, provider);
@@ -416,7 +423,7 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
 
     /// @inheritdoc IStakeManager
     function validatorsOf(PoolId pool) external view override returns (address[] memory) {
-        return _validators[pool];
+        return _holdersAt(pool, uint48(block.number));
     }
 
     /// @inheritdoc IStakeManager
@@ -426,7 +433,7 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
         override
         returns (address[] memory validators, uint256[] memory stakes)
     {
-        validators = _validators[pool];
+        validators = _holdersAt(pool, _pastBlock(blockNumber));
         stakes = activeStakesAt(pool, Role.Validator, validators, blockNumber);
     }
 
@@ -442,15 +449,16 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IStakeManager
-    function barredOf(PoolId pool, address[][] calldata lists, address[] calldata parties)
+    function barredOf(PoolId pool, uint256 blockNumber, address[][] calldata lists, address[] calldata parties)
         external
         view
         override
         returns (uint64 barred)
     {
-        address[] storage candidates = _validators[pool];
+        address[] memory candidates = _holdersAt(pool, _pastBlock(blockNumber));
         for (uint256 i = 0; i < candidates.length; ++i) {
-            if (_isBarred(pool, candidates[i], lists, parties)) barred |= uint64(1 << i);
+            bool hasLeft = _position(pool, Role.Validator, candidates[i]).shares == 0;
+            if (hasLeft || _isBarred(pool, candidates[i], lists, parties)) barred |= uint64(1 << i);
         }
     }
 
@@ -521,20 +529,32 @@ contract StakeManager is IStakeManager, EIP712, ReentrancyGuardTransient {
     /// @dev A place in a full list passes to a newcomer only from a provider that has left the pool entirely.
     function _list(PoolId pool, address provider) private {
         if (_isListed[pool][provider]) return;
-        address[] storage validators = _validators[pool];
-        _isListed[pool][provider] = true;
-        if (validators.length < MAX_VALIDATORS) {
-            validators.push(provider);
-            return;
-        }
-        for (uint256 i = 0; i < MAX_VALIDATORS; ++i) {
-            if (_position(pool, Role.Validator, validators[i]).shares == 0) {
-                _isListed[pool][validators[i]] = false;
-                validators[i] = provider;
-                return;
+        Place[] storage places = _validators[pool];
+        uint256 place = places.length;
+        if (place < MAX_VALIDATORS) {
+            places.push();
+        } else {
+            place = 0;
+            while (_position(pool, Role.Validator, places[place].holder).shares != 0) {
+                if (++place == MAX_VALIDATORS) revert ValidatorsFull(pool, MAX_VALIDATORS);
             }
+            _isListed[pool][places[place].holder] = false;
         }
-        revert ValidatorsFull(pool, MAX_VALIDATORS);
+        _isListed[pool][provider] = true;
+        places[place] = Place({holder: provider, since: uint48(block.number)});
+        _holders[pool][place].push(uint48(block.number), uint160(provider));
+    }
+
+    /// @dev The list at the end of a block; zero where nobody had a place then.
+    function _holdersAt(PoolId pool, uint48 blockNumber) private view returns (address[] memory holders) {
+        Place[] storage places = _validators[pool];
+        holders = new address[](places.length);
+        for (uint256 i = 0; i < holders.length; ++i) {
+            Place storage place = places[i];
+            holders[i] = place.since <= blockNumber
+                ? place.holder
+                : address(uint160(_holders[pool][i].upperLookupRecent(blockNumber)));
+        }
     }
 
     /// @dev Counts the named payee of a provider that takes part. Its own address needs no count: its position tells.

@@ -39,6 +39,12 @@ contract VotingPanel is IVotingPanel {
         uint256 kept; // wei that stay reserved for the court
     }
 
+    /// @dev How many slots of a step disputes hold now, and have ever held.
+    struct Holds {
+        uint32 open;
+        uint32 ever;
+    }
+
     bytes32 private constant VOTE_TAG = keccak256("stannary.vote.v1");
     bytes32 private constant SILENCE_TAG = keccak256("stannary.offence.silence.v1");
     bytes32 private constant FAULT_TAG = keccak256("stannary.offence.fault.v1");
@@ -56,10 +62,9 @@ contract VotingPanel is IVotingPanel {
     IPlantedFaults private immutable plants;
     address private immutable court;
 
-    mapping(PoolId pool => mapping(uint32 step => uint32)) public override heldCountOf;
     mapping(PoolId pool => mapping(uint32 step => Ballots.Box)) private _panels;
     mapping(PoolId pool => mapping(uint32 step => address[])) private _dismissed;
-    mapping(PoolId pool => mapping(uint32 step => uint32[])) private _heldSlots;
+    mapping(PoolId pool => mapping(uint32 step => Holds)) private _holds;
     mapping(PoolId pool => mapping(uint32 step => BitMaps.BitMap)) private _isHeld;
 
     modifier onlyCourt() {
@@ -191,14 +196,15 @@ contract VotingPanel is IVotingPanel {
         outcome = Outcomes.decide(ballots, _panelRules(pool).quorum);
 
         _isHeld[pool][step].set(slot);
-        _heldSlots[pool][step].push(slot);
-        ++heldCountOf[pool][step];
+        Holds storage holds = _holds[pool][step];
+        ++holds.open;
+        ++holds.ever;
         emit SlotHeld(pool, step, slot, hashOfLeaf, outcome);
     }
 
     /// @inheritdoc IVotingPanel
     function unholdSlot(PoolId pool, uint32 step) external override onlyCourt {
-        --heldCountOf[pool][step];
+        --_holds[pool][step].open;
     }
 
     // -- views
@@ -268,6 +274,11 @@ contract VotingPanel is IVotingPanel {
     }
 
     /// @inheritdoc IVotingPanel
+    function heldCountOf(PoolId pool, uint32 step) external view override returns (uint32) {
+        return _holds[pool][step].open;
+    }
+
+    /// @inheritdoc IVotingPanel
     function isHeld(PoolId pool, uint32 step, uint32 slot) public view override returns (bool) {
         return _isHeld[pool][step].get(slot);
     }
@@ -313,7 +324,7 @@ contract VotingPanel is IVotingPanel {
         if (barred.length != 0) {
             address[][] memory lists = new address[][](1);
             lists[0] = barred;
-            mask = stakes.barredOf(pool, lists, new address[](0));
+            mask = stakes.barredOf(pool, openedBlock - 1, lists, new address[](0));
         }
         return stakes.drawValidators(pool, openedBlock - 1, beacon, size, mask);
     }
@@ -410,7 +421,7 @@ contract VotingPanel is IVotingPanel {
     // -- inside: settlement
 
     function _announce(PoolId pool, uint32 step, bytes memory outcomes, Outcomes.Result memory result) private {
-        uint32 held = heldCountOf[pool][step];
+        uint32 held = _holds[pool][step].open;
         emit StepFinalized(pool, step, outcomes, result.accepted, result.rejected, result.faulted, held);
     }
 
@@ -430,7 +441,8 @@ contract VotingPanel is IVotingPanel {
         Settlement memory books;
         books.workers = payTable.providers;
         books.counts = payTable.totals;
-        _takeHeldOut(pool, step, brief.slots, payTable.words, result.words, books);
+        Holds memory holds = _holds[pool][step];
+        if (holds.ever != 0) _takeHeldOut(pool, step, brief, payTable.words, result.words, books);
         if (!_takeUnpaidOut(payTable.words, brief.slots, result.words, books)) {
             // The table contradicts itself or the votes: nobody is paid by it, and all that it could mean is locked.
             books.counts = new uint256[](books.workers.length);
@@ -439,8 +451,7 @@ contract VotingPanel is IVotingPanel {
         if (brief.taken != 0) _countTaken(pool, step, brief, rates, result.words, books);
         _price(pool, brief.openedBlock, rates, books);
         books.locked += (books.unpaid - books.held) * rates.slotCap;
-        uint256 held = heldCountOf[pool][step];
-        books.kept = held * (rates.slotCap + Pricing.juryCost(fees, rules));
+        books.kept = holds.open * (rates.slotCap + Pricing.juryCost(fees, rules));
         _move(pool, step, box, books, fees.panelFee);
     }
 
@@ -448,17 +459,22 @@ contract VotingPanel is IVotingPanel {
     function _takeHeldOut(
         PoolId pool,
         uint32 step,
-        uint256 slots,
+        StepBrief memory brief,
         uint256[] calldata entries,
         uint256[] memory words,
         Settlement memory books
     ) private view {
-        uint32[] memory slotsHeld = _heldSlots[pool][step];
-        for (uint256 i = 0; i < slotsHeld.length; ++i) {
-            uint256 slot = slotsHeld[i];
-            Outcomes.clear(words, slot);
-            if (slot >= slots || _entryOf(entries, slot) & PLACE != 0) ++books.held;
-            else ++books.heldBare;
+        unchecked { // counts slots, of which there are few
+            uint256 positions = brief.slots + brief.taken;
+            for (uint256 first = 0; first < positions; first += 256) {
+                uint256 bits = _isHeld[pool][step]._data[first >> 8];
+                for (uint256 slot = first; bits != 0; (++slot, bits >>= 1)) {
+                    if (bits & 1 == 0) continue;
+                    Outcomes.clear(words, slot);
+                    if (slot >= brief.slots || _entryOf(entries, slot) & PLACE != 0) ++books.held;
+                    else ++books.heldBare;
+                }
+            }
         }
     }
 

@@ -249,21 +249,23 @@ interface IStakeManager {
     /// one that has left.
     function validatorsOf(PoolId pool) external view returns (address[] memory);
 
-    /// @notice The same with their active stakes at the end of a past block.
+    /// @notice The same at the end of a past block, with their active stakes then; zero for a place that nobody had.
     function validatorStakesAt(PoolId pool, uint256 blockNumber)
         external
         view
         returns (address[] memory validators, uint256[] memory stakes);
 
-    /// @notice Who of `validatorsOf`, a bit a place, is in one of the `lists`, is one of the `parties`, or shares a payee with one.
-    function barredOf(PoolId pool, address[][] calldata lists, address[] calldata parties)
+    /// @notice Who of the list of validators at the end of a past block, a bit a place, is in one of the `lists`, is one of the
+    /// `parties`, shares a payee with one, or has no stake left to answer with.
+    function barredOf(PoolId pool, uint256 blockNumber, address[][] calldata lists, address[] calldata parties)
         external
         view
         returns (uint64 barred);
 
     /// @notice Draws up to `size` validators by their active stakes at the end of a past block, none of the `barred`. Fewer only
     /// when fewer can be drawn.
-    /// @dev Whoever bars must do it before the beacon is known: each set draws another panel.
+    /// @dev List and stakes are those of that block, so only `barred` can change a draw: whoever bars must do it before the
+    /// beacon is known.
     function drawValidators(PoolId pool, uint256 blockNumber, bytes32 beacon, uint256 size, uint64 barred)
         external
         view

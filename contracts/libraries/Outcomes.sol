@@ -86,7 +86,9 @@ library Outcomes {
 
     /// @notice Makes the outcome of one leaf Abstain.
     function clear(uint256[] memory words, uint256 index) internal pure {
-        words[index / LEAVES_PER_WORD] &= ~(uint256(3) << (8 * (31 - (index / 4) % 32) + 2 * (index % 4)));
+        unchecked {
+            words[index >> 7] &= ~(uint256(3) << (248 - ((index & 124) << 1) + ((index & 3) << 1)));
+        }
     }
 
     /// @notice Number of leaves that `result` decides and on which `vote` abstains.

@@ -136,10 +136,19 @@ class StakeManager(Contract):
         return [(Address(address), Wei(stake)) for address, stake in zip(addresses, stakes, strict=True)]
 
     def barred_of(
-        self, pool: int, lists: Sequence[Sequence[Address]], parties: Sequence[Address], at: Block | None = None
+        self,
+        pool: int,
+        block_number: int,
+        lists: Sequence[Sequence[Address]],
+        parties: Sequence[Address],
+        at: Block | None = None,
     ) -> int:
-        """Return who of a pool's validators, a bit a place, is in a list, a party, or paid to the purse of one."""
-        return int(self.read("barredOf", pool, [list(group) for group in lists], list(parties), at=at))
+        """Return who of the validators of a past block, a bit a place, is barred.
+
+        Those are who is in a list, a party, paid to the purse of one, or without stake by now.
+        """
+        groups = [list(group) for group in lists]
+        return int(self.read("barredOf", pool, block_number, groups, list(parties), at=at))
 
     def draw_validators(
         self, pool: int, block_number: int, beacon: Hash, size: int, barred: int = 0, at: Block | None = None

@@ -326,7 +326,7 @@ contract DisputeCourtTest is DisputeTest {
         c.evidenceHash = EVIDENCE;
         address[][] memory seats = new address[][](1);
         seats[0] = panel.panelOf(pool, 0);
-        c.barred = stakes.barredOf(pool, seats, new address[](0));
+        c.barred = stakes.barredOf(pool, openedBlock - 1, seats, new address[](0));
         LeafOpening memory opened = opening(6, leaves, 1);
         bytes[] memory votes = votesOf(0);
         allow(DISPUTANT, BOND + 7);
@@ -510,6 +510,13 @@ contract DisputeCourtTest is DisputeTest {
         address[] memory members = panel.panelOf(pool, 0);
         CaseId id = challengeBy(DISPUTANT, 0, leaves, 1);
         uint64 juryBlock = uint64(height + 2);
+        address[][] memory barred = new address[][](1);
+        barred[0] = members;
+        address[] memory parties = new address[](2);
+        (parties[0], parties[1]) = (workers[0], DISPUTANT);
+        uint256 snapshot = ledger.stepOf(pool, 0).openedBlock - 1;
+        uint64 mask = stakes.barredOf(pool, snapshot, barred, parties);
+        eq(court.caseOf(id).barred, mask);
         // A whale that comes after the step.
         enter(address(0xBEEF), Role.Validator, 1e12);
         mine(2);
@@ -518,13 +525,6 @@ contract DisputeCourtTest is DisputeTest {
         mine(1);
         bytes32 hash = keccak256(abi.encode("block", uint256(juryBlock)));
         bytes32 beacon = Seeds.juryBeacon(address(court), id, 0, hash);
-        address[][] memory barred = new address[][](1);
-        barred[0] = members;
-        address[] memory parties = new address[](2);
-        (parties[0], parties[1]) = (workers[0], DISPUTANT);
-        uint64 mask = stakes.barredOf(pool, barred, parties);
-        eq(court.caseOf(id).barred, mask);
-        uint256 snapshot = ledger.stepOf(pool, 0).openedBlock - 1;
         address[] memory expected = stakes.drawValidators(pool, snapshot, beacon, 3, mask);
         eq(expected.length, 3);
 
@@ -554,10 +554,64 @@ contract DisputeCourtTest is DisputeTest {
             vm.revertToState(state);
             vm.prank(validators[i]);
             stakes.setPayee(pool, DISPUTANT);
-            eq(stakes.barredOf(pool, new address[][](0), party), 1 << i); // of a case that were opened now
+            eq(stakes.barredOf(pool, height - 1, new address[][](0), party), 1 << i); // of a case that were opened now
             court.drawJury(id);
             eq(keccak256(abi.encode(court.juryOf(id))), keccak256(abi.encode(jury)));
         }
+    }
+
+    /// A list that is full passes places on: the draw must not follow, or a party could come back at a place that is not barred.
+    function test_jury_is_of_the_list_before_the_step_whoever_has_taken_its_places() external {
+        for (uint160 i = 0; i < 64 - validators.length; ++i) enter(address(0x10_000 + i), Role.Validator, STAKE);
+        mine(1);
+        address party = address(0x10_000);
+        address other = address(0x10_001);
+        Submission[] memory leaves = acceptedStep(0);
+        startExit(party, Role.Validator, STAKE);
+        startExit(other, Role.Validator, STAKE);
+        CaseId id = challengeBy(party, 0, leaves, 1);
+        uint256 state = vm.snapshotState();
+        mine(3);
+        court.drawJury(id);
+        address[] memory jury = court.juryOf(id);
+        require(!isOf(party, jury), "a party judges");
+
+        vm.revertToState(state);
+        skip(30);
+        finalize(0);
+        skip(300);
+        for (uint64 exit = 1; exit < 3; ++exit) stakes.finishExit(ExitId.wrap(exit));
+        enter(address(0x10_100), Role.Validator, STAKE); // at the first free place
+        enter(party, Role.Validator, STAKE); // at the other's
+        (uint256 first, uint256 second) = (placeOf(address(0x10_100)), placeOf(party));
+        eq(stakes.validatorsOf(pool).length, 64);
+        require(first < second && second < 64, "no place has passed on");
+        mine(3);
+        court.drawJury(id);
+        // The block of the jury is the same, so is its beacon.
+        eq(keccak256(abi.encode(court.juryOf(id))), keccak256(abi.encode(jury)));
+    }
+
+    function placeOf(address validator) internal view returns (uint256 place) {
+        address[] memory list = stakes.validatorsOf(pool);
+        while (list[place] != validator) ++place;
+    }
+
+    /// Whoever has nothing left to lose must not judge.
+    function test_jury_leaves_out_who_has_left() external {
+        settled(0);
+        mine(1);
+        CaseId id = accuse(0, 0);
+        eq(court.caseOf(id).barred, 0);
+        startExit(validators[5], Role.Validator, STAKE);
+        skip(300);
+        stakes.finishExit(ExitId.wrap(1));
+        mine(259);
+        court.drawJury(id); // the block has lapsed: another is chosen
+        eq(court.caseOf(id).barred, 1 << 5);
+        mine(3);
+        court.drawJury(id);
+        require(!isOf(validators[5], court.juryOf(id)), "judges for nothing");
     }
 
     function test_jury_of_another_block_leaves_out_who_has_become_a_party() external {

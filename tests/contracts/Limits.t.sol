@@ -3,8 +3,9 @@ pragma solidity 0.8.37;
 
 import {Outcome, Role} from "../../contracts/types/Enums.sol";
 import {PoolTerms} from "../../contracts/types/PoolTerms.sol";
-import {PayTable, Submission} from "../../contracts/types/Submission.sol";
+import {LeafOpening, PayTable, Submission} from "../../contracts/types/Submission.sol";
 import {ChainTest} from "./support/ChainTest.sol";
+import {Trees} from "./support/Trees.sol";
 import {vm} from "./support/Vm.sol";
 
 /// @dev The largest steps that terms allow, arranged as dearly as an attacker can. If a call of theirs did not fit into one
@@ -22,12 +23,34 @@ contract LimitsTest is ChainTest {
 
     function test_settlement_of_mostly_rejected_slots_fits_into_a_transaction() external {
         openLargest(16, 128);
-        settleWithin(16, 7);
+        voteOneIn(16, 7);
+        settle();
     }
 
     function test_settlement_of_accepted_slots_fits_into_a_transaction() external {
         openLargest(16, 128);
-        settleWithin(1, 0);
+        voteOneIn(1, 0);
+        settle();
+    }
+
+    /// Each slot of the tree was disputed, and each dispute has ended.
+    function test_settlement_of_disputed_slots_fits_into_a_transaction() external {
+        bytes32[][] memory tree = openLargest(16, 128);
+        voteOneIn(1, 7);
+        for (uint32 slot = 0; slot < SLOTS; ++slot) this.holdAndLetGo(slot, Trees.proofIn(tree, slot));
+        eq(panel.heldCountOf(pool, 0), 0);
+        require(panel.isHeld(pool, 0, SLOTS - 1), "not held");
+        settle();
+    }
+
+    /// In a call of its own, so that its memory is freed.
+    function holdAndLetGo(uint32 slot, bytes32[] calldata proof) external {
+        LeafOpening memory opened = LeafOpening({leaf: leafOf(slot), proof: proof});
+        bytes[] memory votes = votesOf(0);
+        vm.startPrank(address(court));
+        panel.holdSlot(pool, 0, opened, votes);
+        panel.unholdSlot(pool, 0);
+        vm.stopPrank();
     }
 
     function test_panel_and_jury_of_the_longest_list_are_drawn_within_a_transaction() external {
@@ -45,7 +68,7 @@ contract LimitsTest is ChainTest {
 
     // -- the largest step
 
-    function openLargest(uint256 takers_, uint256 providers) internal {
+    function openLargest(uint256 takers_, uint256 providers) internal returns (bytes32[][] memory tree) {
         takers = takers_;
         PoolTerms memory t = terms();
         (t.work.maxSlots, t.work.reservedSlots) = (SLOTS, uint32(takers_));
@@ -70,7 +93,10 @@ contract LimitsTest is ChainTest {
         for (uint256 i = 0; i < takers; ++i) take(vm.addr(TAKER_KEY + i));
         mine(3);
         for (uint32 i = 0; i < takers; ++i) deliver(SLOTS + i, TAKER_KEY + i);
-        commitAs(0, keccak256("root"), largestTable(table));
+        bytes32[] memory words = new bytes32[](SLOTS);
+        for (uint32 slot = 0; slot < SLOTS; ++slot) words[slot] = ledger.leafHash(leafOf(slot));
+        tree = Trees.levels(words);
+        commitAs(0, tree[tree.length - 1][0], largestTable(table));
         draw(0);
     }
 
@@ -91,6 +117,12 @@ contract LimitsTest is ChainTest {
         ledger.deliverTaken(pool, 0, leaf, sign(key, ledger.submissionDigest(leaf)), "here");
     }
 
+    function leafOf(uint32 slot) internal view returns (Submission memory leaf) {
+        (leaf.pool, leaf.slot, leaf.units) = (pool, slot, 150);
+        leaf.provider = address(0x20_000 + uint160(slot / 16) % 128);
+        leaf.node = leaf.provider;
+    }
+
     function largestTable(address[] memory table) internal pure returns (PayTable memory p) {
         p.providers = table;
         p.totals = new uint256[](table.length);
@@ -103,7 +135,7 @@ contract LimitsTest is ChainTest {
     }
 
     /// One slot in `every` is accepted, and all that were taken on chain.
-    function settleWithin(uint256 every, uint256 silent) internal {
+    function voteOneIn(uint256 every, uint256 silent) internal {
         Outcome[] memory outcomes = new Outcome[](SLOTS + takers);
         for (uint256 slot = 0; slot < outcomes.length; ++slot) {
             outcomes[slot] = slot >= SLOTS || slot % every == 0 ? Outcome.Accept : Outcome.Reject;
@@ -111,6 +143,9 @@ contract LimitsTest is ChainTest {
         bytes[] memory ballots = new bytes[](15);
         for (uint256 seat = silent; seat < 15; ++seat) ballots[seat] = pack(outcomes);
         vote(0, ballots);
+    }
+
+    function settle() internal {
         skip(30);
         within(address(panel), abi.encodeCall(panel.finalize, (pool, 0, votesOf(0), tableOf(0))));
         eq(ledger.settledCountOf(pool), 1);

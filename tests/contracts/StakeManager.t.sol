@@ -958,6 +958,21 @@ contract StakeManagerTest is ChainTest {
         require(cap > (MAX_BPS * 98) / 100, "shielded");
     }
 
+    function test_S10_stake_that_has_left_does_not_shield_what_comes_back() external {
+        enter(STRANGER, Role.Worker, 1_000);
+        slash(STRANGER, MAX_BPS - 1, keccak256("before"));
+        (, uint256 shares,) = stakes.positionOf(pool, Role.Worker, STRANGER);
+        startExit(STRANGER, Role.Worker, shares);
+        skip(unbonding);
+        stakes.finishExit(ExitId.wrap(stakes.exitCount()));
+        (, uint32 counted,,) = stakes.standingOf(pool, Role.Worker, STRANGER);
+        eq(counted, MAX_BPS - 1); // the window is open yet
+        enter(STRANGER, Role.Worker, 1_000);
+        (, counted,,) = stakes.standingOf(pool, Role.Worker, STRANGER);
+        eq(counted, 0);
+        eq(slash(STRANGER, MAX_BPS, keccak256("after")), 500);
+    }
+
     function test_slash_one_below_the_cap_does_not_suspend() external {
         slash(worker, MAX_BPS - 1, keccak256("a"));
         eqStanding(Role.Worker, worker, 0, MAX_BPS - 1, 0, 0);
@@ -1865,7 +1880,7 @@ contract StakeManagerTest is ChainTest {
         view
         returns (address[] memory)
     {
-        uint64 mask = stakes.barredOf(pool, barred, parties);
+        uint64 mask = stakes.barredOf(pool, height - 1, barred, parties);
         return stakes.drawValidators(pool, height - 1, keccak256("beacon"), size, mask);
     }
 

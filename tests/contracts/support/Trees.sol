@@ -21,6 +21,23 @@ library Trees {
         }
     }
 
+    /// All levels, the leaves first: for many proofs of one large tree.
+    function levels(bytes32[] memory leaves) internal pure returns (bytes32[][] memory all) {
+        bytes32[] memory level = pad(leaves);
+        uint256 depth = 0;
+        while (level.length >> depth > 1) ++depth;
+        all = new bytes32[][](depth + 1);
+        for (uint256 i = 0; i <= depth; ++i) {
+            all[i] = level;
+            if (i < depth) level = up(level);
+        }
+    }
+
+    function proofIn(bytes32[][] memory all, uint256 index) internal pure returns (bytes32[] memory path) {
+        path = new bytes32[](all.length - 1);
+        for (uint256 i = 0; i < path.length; ++i) path[i] = all[i][(index >> i) ^ 1];
+    }
+
     function pad(bytes32[] memory leaves) internal pure returns (bytes32[] memory level) {
         uint256 width = 1;
         while (width < leaves.length) width *= 2;

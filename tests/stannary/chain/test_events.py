@@ -98,7 +98,7 @@ BETWEEN_CONTRACTS = {
     "PoolRegistry": {"currentOffer", "opening"},
     "SubmissionLedger": {"markAudited", "drawAuditBlock", "markFinalized"},
     "VotingPanel": {"holdSlot", "unholdSlot"},
-    "PayoutVault": {"reserve", "settle", "pay", "release", "fine", "takeBond", "spendBond", "lockBond"},
+    "PayoutVault": {"reserve", "settle", "pay", "release", "fine", "takeBond", "spendBond", "lockBond", "giveAway"},
 }
 """Functions that only contracts may call."""
 NARROW_VIEWS = {
