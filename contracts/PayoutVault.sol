@@ -15,9 +15,9 @@ import {Parts} from "./types/Parts.sol";
 
 /// @title Custody of pool money: escrow, reservations, bonds, earnings.
 /// @dev A pool's money is in exactly one of five places: free, locked, reserved for a step, bonded, earned and not
-/// claimed. All that ever comes into one pool and is not drained fits 128 bits, so no sum of its money overflows. What was earned and not
-/// claimed is kept for each account alone: a sum of it would make each claim dearer. Tokens whose balances change by
-/// themselves are not supported.
+/// claimed. All that ever comes into one pool and is not drained fits 128 bits, so no sum of its money overflows. What
+/// was earned and not claimed is kept for each account alone: a sum of it would make each claim dearer. Tokens whose
+/// balances change by themselves are not supported.
 contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
     using SafeCast for uint256;
     using SafeERC20 for IERC20;
@@ -26,7 +26,7 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
         uint128 free;
         uint128 locked;
         uint128 reserved;
-        uint128 received; // and never taken out unspent; beside what often is zero, so that the word never is
+        uint128 received; // and not drained; beside what often is zero, so that the word never is
         uint128 bonded;
         address token; // that of the terms, kept here from the first funding on
     }
@@ -151,7 +151,7 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
             uint256 amount = amounts[i];
             if (amount == 0) continue;
             total += amount;
-            earnings[providers[i]].earned += uint128(amount);
+            earnings[providers[i]].earned += uint128(amount); // fits, or _spend refuses the total
         }
         if (total != 0) {
             _spend(pool, step, total);
@@ -248,7 +248,7 @@ contract PayoutVault is IPayoutVault, ReentrancyGuardTransient {
 
     function _pay(PoolId pool, uint32 step, address provider, uint256 amount) private {
         if (amount == 0) return;
-        _earnings[pool][provider].earned += uint128(amount);
+        _earnings[pool][provider].earned += uint128(amount); // fits, or _spend refuses it
         _spend(pool, step, amount);
         emit Earned(pool, step, provider, amount);
     }

@@ -53,7 +53,8 @@ interface IPayoutVault {
     /// @notice The same for several providers of a pool at once; who has nothing to claim is passed over. Anyone.
     function claimMany(PoolId pool, address[] calldata providers) external returns (uint256 total);
 
-    /// @notice Sets money of a pool aside for a step: `freeAmount` of free money, for the rest locked money first. Only a judge.
+    /// @notice Sets money of a pool aside for a step: `freeAmount` of free money, for the rest locked money first. Only a
+    /// judge.
     function reserve(PoolId pool, uint32 step, uint256 amount, uint256 freeAmount) external;
 
     /// @notice Of a step's reservation: gives each provider its amount, locks one part, keeps another, and releases the
@@ -70,8 +71,8 @@ interface IPayoutVault {
     /// @notice Of a step's reservation, gives one provider an amount. Only a judge.
     function pay(PoolId pool, uint32 step, address provider, uint256 amount) external;
 
-    /// @notice The same for what is no pay for work: it comes out of the money that was free, or locked money could be turned
-    /// into an accomplice's. Only a judge.
+    /// @notice The same for what is no pay for work: it comes out of the money that was free, or locked money could be
+    /// turned into an accomplice's. Only a judge.
     function giveAway(PoolId pool, uint32 step, address account, uint256 amount) external;
 
     /// @notice Of a step's reservation, locks one part and releases another. Only a judge.
@@ -95,7 +96,8 @@ interface IPayoutVault {
     /// @notice The bonds in a pool, of open disputes, taken slots and plants.
     function bondedOf(PoolId pool) external view returns (uint256);
 
-    /// @notice All that ever came into a pool and was not drained or burned. Less what was claimed, it is what the pool holds.
+    /// @notice All that ever came into a pool and was not drained or burned. Less what was claimed, it is what the pool
+    /// holds.
     function receivedOf(PoolId pool) external view returns (uint256);
 
     /// @notice What a provider has earned in a pool, and what of it was claimed.

@@ -245,8 +245,8 @@ interface IStakeManager {
     /// @notice Number of validators of a pool whose active stake is not zero.
     function eligibleValidatorsOf(PoolId pool) external view returns (uint256);
 
-    /// @notice Providers with a validator position, in order of first allocation; in a full list a newcomer takes the place of
-    /// one that has left.
+    /// @notice Providers with a validator position, in order of first allocation; in a full list a newcomer takes the
+    /// place of one that has left.
     function validatorsOf(PoolId pool) external view returns (address[] memory);
 
     /// @notice The same at the end of a past block, with their active stakes then; zero for a place that nobody had.
@@ -255,17 +255,17 @@ interface IStakeManager {
         view
         returns (address[] memory validators, uint256[] memory stakes);
 
-    /// @notice Who of the list of validators at the end of a past block, a bit a place, is in one of the `lists`, is one of the
-    /// `parties`, shares a payee with one, or has no stake left to answer with.
+    /// @notice Who of the list of validators at the end of a past block, a bit a place, is in one of the `lists`, is one
+    /// of the `parties`, shares a payee with one, or has no stake left to answer with.
     function barredOf(PoolId pool, uint256 blockNumber, address[][] calldata lists, address[] calldata parties)
         external
         view
         returns (uint64 barred);
 
-    /// @notice Draws up to `size` validators by their active stakes at the end of a past block, none of the `barred`. Fewer only
-    /// when fewer can be drawn.
-    /// @dev List and stakes are those of that block, so only `barred` can change a draw: whoever bars must do it before the
-    /// beacon is known.
+    /// @notice Draws up to `size` validators by their active stakes at the end of a past block, none of the `barred`.
+    /// Fewer only when fewer can be drawn.
+    /// @dev List and stakes are those of that block, so only `barred` can change a draw: whoever bars must do it before
+    /// the beacon is known.
     function drawValidators(PoolId pool, uint256 blockNumber, bytes32 beacon, uint256 size, uint64 barred)
         external
         view

@@ -34,7 +34,8 @@ library Pricing {
         return (2 * uint256(rules.jurySize) + 2) * fees.jurorFee;
     }
 
-    /// @notice What a step may pay to whoever asks first, work or not: to those who seal its beacons, and for leases given twice.
+    /// @notice What a step may pay to whoever asks first, work or not: to those who seal its beacons, and for leases given
+    /// twice.
     function giveaway(Fees memory fees) internal pure returns (uint256) {
         return 2 * uint256(fees.sealFee) + fees.leaseBond;
     }
