@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from coordinator.leases import Held
@@ -109,13 +109,7 @@ def terms_of(row: StepRow, terms: PoolTerms) -> PoolTerms:
 
 def promised_wei(session: Session, step: int, provider: Address, terms: PoolTerms, pool_time: int) -> int:
     """Return what a step may come to pay a provider: its live leases and slots at the dearest, its leaves by units."""
-    newest_lease = aliased(LeaseRow)
-    newest = (
-        select(func.max(newest_lease.issue))
-        .where(newest_lease.step == LeaseRow.step, newest_lease.slot == LeaseRow.slot)
-        .scalar_subquery()
-    )
-    held = (LeaseRow.step == step, LeaseRow.provider == provider, LeaseRow.issue == newest)
+    held = (LeaseRow.step == step, LeaseRow.provider == provider, _is_newest())
     delivered = session.scalars(
         select(SubmissionRow.units).join(LeaseRow, SubmissionRow.lease_hash == LeaseRow.lease_hash).where(*held)
     )
@@ -127,6 +121,25 @@ def promised_wei(session: Session, step: int, provider: Address, terms: PoolTerm
     )
     taken = session.scalar(select(func.count()).where(TakenRow.step == step, TakenRow.provider == provider))
     return promised + ((live or 0) + (taken or 0)) * terms.slot_price
+
+
+def providers_at_work(session: Session, step: int, pool_time: int) -> set[Address]:
+    """Return the providers of a step that have a live lease or a leaf in it."""
+    found = session.scalars(
+        select(LeaseRow.provider)
+        .distinct()
+        .outerjoin(SubmissionRow, SubmissionRow.lease_hash == LeaseRow.lease_hash)
+        .where(LeaseRow.step == step, _is_newest())
+        .where(or_(SubmissionRow.leaf_hash.is_not(None), LeaseRow.valid_until > pool_time))
+    )
+    return set(found)
+
+
+def _is_newest() -> ColumnElement[bool]:
+    """The condition that a lease is the last one given for its slot."""
+    other = aliased(LeaseRow)
+    newest = select(func.max(other.issue)).where(other.step == LeaseRow.step, other.slot == LeaseRow.slot)
+    return LeaseRow.issue == newest.scalar_subquery()
 
 
 def take_nonce(session: Session, address: Address, nonce: str, now_s: float, expires_at: float) -> bool:

@@ -23,6 +23,7 @@ from stannary.chain import PoolTerms
 from stannary.errors import BadSignature, Malformed, Refused, Unavailable
 from stannary.rollout import MAX_SUBMISSION_BYTES
 from stannary.seeds import StepSeeds
+from stannary.slots import MAX_PROVIDERS
 from stannary.structs import Domain, Lease, Receipt, Submission
 from stannary.types import Address, Hash, Phase, Role, parse_hash, to_hex
 
@@ -72,10 +73,14 @@ def _lease(session: Session, desk: Desk, caller: Caller, count: int) -> wire.Lea
     granted = [row for row in held if not queries.is_superseded(session, row.lease_hash)][:count]
     wanted = min(count, desk.settings.max_leases_per_node) - len(granted)
     steps = queries.collecting_steps(session, desk.coordinator)
-    capped = None
+    capped = full = None
     for step in steps:
         if wanted <= 0:
             break
+        at_work = queries.providers_at_work(session, step.step, moment.pool_time)
+        if provider not in at_work and len(at_work) >= MAX_PROVIDERS:
+            full = step.step
+            continue
         terms = queries.terms_of(step, desk.terms)
         room = _room(session, step.step, provider, terms, moment.pool_time)
         if not room:
@@ -87,6 +92,9 @@ def _lease(session: Session, desk: Desk, caller: Caller, count: int) -> wire.Lea
         return wire.LeasesOut(leases=[wire.LeaseMessage.of(row.lease(), row.signature) for row in granted])
     if capped is not None:
         return wire.LeasesOut(leases=[], waiting=f"a step opened after more stake: step {capped} can pay no more")
+    if full is not None:
+        waiting = f"a step with room for one more provider: step {full} has {MAX_PROVIDERS}"
+        return wire.LeasesOut(leases=[], waiting=waiting)
     return wire.LeasesOut(leases=[], waiting=_awaited(session, steps))
 
 

@@ -50,7 +50,7 @@ class PayoutVault(Contract):
         return Wei(self.read("bondedOf", pool, at=at))
 
     def received_of(self, pool: int, at: Block | None = None) -> Wei:
-        """Return all that ever came into a pool."""
+        """Return all that ever came into a pool and was not drained or burned."""
         return Wei(self.read("receivedOf", pool, at=at))
 
     def earnings_of(self, pool: int, provider: Address, at: Block | None = None) -> Earnings:

@@ -113,6 +113,25 @@ def test_lease_of_a_suspended_provider_is_not_given(office: Office) -> None:
     assert "active now: 0" in (office.client("wendy").lease(1).waiting or "")
 
 
+def test_step_is_not_leased_to_more_providers_than_a_pay_table_holds(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.routes.work.MAX_PROVIDERS", 2)
+    lease = office.client("wendy").lease(1).leases[0]
+    office.stake("walter")
+    office.stake("wilma")
+    assert len(office.client("walter").lease(1).leases) == 1
+    waiting = office.client("wilma").lease(1).waiting
+    assert waiting == "a step with room for one more provider: step 0 has 2"
+    assert len(office.client("wendy").lease(2).leases) == 2  # who is in it goes on
+    # A provider whose leases have run out makes room, one with a leaf does not.
+    office.client("wendy").submit(office.submit("wendy", lease, b"group"))
+    office.client("wendy").upload_submission(b"group")
+    office.pass_seconds(TERMS.lease_seconds)
+    assert len(office.client("wilma").lease(1).leases) == 1
+    assert "room for one more provider" in (office.client("walter").lease(1).waiting or "")
+
+
 def test_lease_to_who_had_no_stake_when_the_step_was_opened_is_not_given(office: Office) -> None:
     office.stake("walter", is_late=True)
     assert office.client("walter").lease(1).waiting == "a step opened after more stake: step 0 can pay no more"
