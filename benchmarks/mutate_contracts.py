@@ -39,6 +39,7 @@ LAST = "Invariants"
 """The slowest tests, asked when all others have passed."""
 LIMITS = {"FOUNDRY_INVARIANT_RUNS": "1", "FOUNDRY_INVARIANT_DEPTH": "64"}
 """Fewer random moves than the tests make by themselves: whatever survives the others is asked about them."""
+NOT_COMPILED = "it does not compile"
 TEST_GAS = 1 << 32
 LAST_GAS = 1 << 36
 """A mutant may loop for ever; the gas of one test ends it."""
@@ -248,6 +249,8 @@ class Copy:
             return "time limit"
         if done.returncode == 0:
             return ""
+        if "Compiler run failed" in done.stdout:
+            return NOT_COMPILED
         lines = [line for line in done.stdout.splitlines() if line.startswith("[FAIL")]
         return lines[0].rpartition("] ")[2].split("(")[0].strip() if lines else "a test that could not run"
 
@@ -270,17 +273,15 @@ def try_file(copy: Copy, file: str, mutants: Sequence[Mutant], quota: int, log: 
 
 
 def try_one(copy: Copy, mutant: Mutant, source: bytes) -> Trial:
-    """Build a mutant and let the tests judge it."""
+    """Let the tests judge a mutant. Only what they are about is built, and all of it for one that survives."""
     begun = time.monotonic()
     (copy.folder / mutant.file).write_bytes(mutant.apply(source))
-    fate, by = "survived", ""
-    if forge("build", folder=copy.folder).returncode:
-        fate = "not compiled"
-    elif copy.compiled() == copy.code:
+    by = copy.failing(tests_of(copy.folder, mutant.file))
+    fate = "killed" if by else "survived"
+    if by == NOT_COMPILED:
+        fate, by = "not compiled", ""
+    elif not by and forge("build", folder=copy.folder).returncode == 0 and copy.compiled() == copy.code:
         fate = "same code"
-    else:
-        by = copy.failing(tests_of(copy.folder, mutant.file))
-        fate = "killed" if by else "survived"
     before, after = mutant.shown(source)
     seconds = round(time.monotonic() - begun, 1)
     return Trial(mutant.key(source), mutant.file, mutant.line(source), mutant.kind, before, after, fate, by, seconds)
