@@ -367,10 +367,8 @@ def tour(stage: Stage) -> dict[str, list[int]]:
 def staking(stage: Stage, pool: PoolId) -> None:
     """Nodes, controllers and payees."""
     stakes, worker, second = stage.chain.stake_manager, stage.sender("worker 0"), stage.sender("worker 1")
-    node, deadline = stage.key("node"), stage.chain.frozen().timestamp + 3600
-    consent = NodeConsent(stage.address("node"), worker.address, deadline)
-    stakes.add_node(worker, consent.node, deadline, consent.sign(node, stage.chain.stake_domain))
-    stakes.remove_node(worker, consent.node)
+    stage.add_node("worker 0")
+    stakes.remove_node(worker, stage.address(node_of("worker 0")))
     controller = stage.sender("controller")
     stakes.offer_controller(second, controller.address)
     stakes.accept_controller(controller, second.address)

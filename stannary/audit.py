@@ -469,7 +469,7 @@ class _Auditor:
         here = event.place.transaction
         match event:
             case events.Earned(pool=self.pool) | events.Settled(pool=self.pool):
-                for provider, amount in event.credits:
+                for provider, amount in events.credits_of(event):
                     self.earned[provider] += amount
                     self.due[here][event.step, provider] -= amount
             case events.BondSpent(pool=self.pool):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError, EncodingError
@@ -14,6 +16,11 @@ from stannary.chain.abi import decode_event, encode_arguments, plain, selector, 
 from stannary.chain.connection import Block, Call, Connection, Mined
 from stannary.errors import ChainError, Malformed
 from stannary.types import Address
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
 
 _NOBODY = Address("0x0000000000000000000000000000000000000000")
 
@@ -58,6 +65,15 @@ class Contract:
             if bytes(log["transactionHash"]) == mined.transaction and topics[0] == topic(item):
                 return decode_event(item, topics, bytes(log["data"]))[argument]
         raise ChainError(f"{self.NAME} emitted no {event} in block {mined.block_number}")
+
+
+def struct_of(kind: type[S], values: Sequence[object], kinds: Mapping[str, Callable[[Any], object]]) -> S:
+    """Return a dataclass of a struct's members, in order; `kinds` says what some of them become.
+
+    Raises: ValueError if there are more or fewer.
+    """
+    named = dict(zip((spec.name for spec in fields(kind)), values, strict=True))
+    return kind(**named | {name: convert(named[name]) for name, convert in kinds.items()})
 
 
 @cache

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 from stannary.chain.connection import Block, Mined
-from stannary.chain.contract import Contract
+from stannary.chain.contract import Contract, struct_of
 from stannary.chain.names import DISPUTE_COURT
 from stannary.chain.sender import Sender
 from stannary.chain.submission_ledger import LeafOpening
@@ -56,10 +56,7 @@ class Case:
     @classmethod
     def from_struct(cls, values: tuple[Any, ...]) -> Self:
         """Return the case of a struct as the codec gives it."""
-        named = dict(zip((spec.name for spec in fields(cls)), values, strict=True))
-        for name, kind in _CASE_KINDS.items():
-            named[name] = kind(named[name])
-        return cls(**named)
+        return struct_of(cls, values, _CASE_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -584,11 +584,6 @@ class Earned(Event):
     provider: Address
     amount: int
 
-    @property
-    def credits(self) -> Sequence[tuple[Address, int]]:
-        """Who may claim how much more."""
-        return ((self.provider, self.amount),)
-
 
 @dataclass(frozen=True, slots=True)
 class Settled(Event):
@@ -599,11 +594,6 @@ class Settled(Event):
     step: int
     providers: tuple[Address, ...]
     amounts: tuple[int, ...]
-
-    @property
-    def credits(self) -> Sequence[tuple[Address, int]]:
-        """Who may claim how much more."""
-        return tuple(zip(self.providers, self.amounts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -644,11 +634,6 @@ class BondSpent(Event):
     pool: int
     provider: Address
     amount: int
-
-    @property
-    def credits(self) -> Sequence[tuple[Address, int]]:
-        """Who may claim how much more."""
-        return ((self.provider, self.amount),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -819,13 +804,23 @@ def read_events(
     return sorted(found, key=lambda event: (event.place.block_number, event.place.log_index))
 
 
+def credits_of(event: Event) -> Sequence[tuple[Address, int]]:
+    """Return who may claim how much more after an event. Units: wei of the payout token."""
+    match event:
+        case Settled():
+            return tuple(zip(event.providers, event.amounts, strict=True))
+        case Earned() | BondSpent():
+            return ((event.provider, event.amount),)
+        case _:
+            return ()
+
+
 def credited(found: Iterable[Event]) -> Counter[Address]:
     """Return what events let each account claim in all. Units: wei of the payout token."""
     sums: Counter[Address] = Counter()
     for event in found:
-        if isinstance(event, Earned | Settled | BondSpent):
-            for account, amount in event.credits:
-                sums[account] += amount
+        for account, amount in credits_of(event):
+            sums[account] += amount
     return sums
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from stannary.chain.connection import Block, Mined
-from stannary.chain.contract import Contract
+from stannary.chain.contract import Contract, struct_of
 from stannary.chain.names import SUBMISSION_LEDGER
 from stannary.chain.sender import Sender
 from stannary.errors import Malformed
@@ -108,10 +108,7 @@ class SubmissionLedger(Contract):
 
     def step_of(self, pool: int, step: int, at: Block | None = None) -> StepState:
         """Return where a step stands; `Phase.NONE` if it was never opened."""
-        values = self.read("stepOf", pool, step, at=at)
-        named = dict(zip((spec.name for spec in fields(StepState)), values, strict=True))
-        named |= {name: Hash(value) for name, value in named.items() if isinstance(value, bytes)}
-        return StepState(**named | {"phase": Phase(named["phase"])})
+        return struct_of(StepState, self.read("stepOf", pool, step, at=at), {"phase": Phase})
 
     def policy_root_of(self, pool: int, policy_step: int, at: Block | None = None) -> Hash:
         """Return a policy step's root. Raises: Reverted (UnknownPolicy) if it was not published."""

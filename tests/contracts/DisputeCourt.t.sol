@@ -226,9 +226,8 @@ abstract contract DisputeTest is ChainTest {
 
     /// What accounts may claim, and the stake they hold, all together.
     function holdingsOf(address[] memory accounts) internal view returns (uint256 claims, uint256 staked) {
+        claims = unclaimedOf(accounts);
         for (uint256 i = 0; i < accounts.length; ++i) {
-            (uint256 credited, uint256 claimed) = vault.earningsOf(pool, accounts[i]);
-            claims += credited - claimed;
             staked += stakes.idleOf(accounts[i]) + stakeOf(accounts[i]) + tokensOf(accounts[i]);
         }
     }

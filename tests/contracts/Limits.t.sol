@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Seeds} from "../../contracts/libraries/Seeds.sol";
 import {Outcome, Role} from "../../contracts/types/Enums.sol";
 import {PoolTerms} from "../../contracts/types/PoolTerms.sol";
 import {LeafOpening, PayTable, Submission} from "../../contracts/types/Submission.sol";
@@ -111,9 +112,7 @@ contract LimitsTest is ChainTest {
         ledger.sealTakenSlot(pool, 0, slot);
         Submission memory leaf = makeLeaves(0, 1)[0];
         (leaf.slot, leaf.provider, leaf.node) = (slot, worker, worker);
-        leaf.leaseHash = keccak256(
-            abi.encode(keccak256("stannary.taken.v1"), block.chainid, address(ledger), pool, uint32(0), slot, worker)
-        );
+        leaf.leaseHash = Seeds.takenLease(address(ledger), pool, 0, slot, worker);
         ledger.deliverTaken(pool, 0, leaf, sign(key, ledger.submissionDigest(leaf)), "here");
     }
 

@@ -27,20 +27,7 @@ interface PayoutToken {
     function balanceOf(address account) external view returns (uint256);
 }
 
-/// @dev Cheatcodes that read the events of a test.
-interface Recorder {
-    struct Log {
-        bytes32[] topics;
-        bytes data;
-        address emitter;
-    }
-
-    function recordLogs() external;
-    function getRecordedLogs() external returns (Log[] memory);
-}
-
 contract PayoutVaultTest is ChainTest {
-    Recorder internal constant RECORDER = Recorder(address(vm));
     uint256 internal constant MOST = type(uint128).max;
     uint256 internal constant GIVEAWAY = 2 * SEAL_FEE + LEASE_BOND;
 
@@ -601,12 +588,12 @@ contract PayoutVaultTest is ChainTest {
 
     function test_moves_of_nothing_change_and_say_nothing() external {
         reserve(0, 1_000);
-        RECORDER.recordLogs();
+        vm.recordLogs();
         pay(0, STRANGER, 0);
         release(0, 0, 0);
         settle(0, STRANGER, 0, 0, 1_000);
         eq(vault.claimMany(pool, new address[](2)), 0);
-        eq(RECORDER.getRecordedLogs().length, 0);
+        eq(vm.getRecordedLogs().length, 0);
         eqEscrow(FUNDS - 1_000, 1_000, 0);
     }
 

@@ -14,22 +14,9 @@ import {PoolTerms} from "../../contracts/types/PoolTerms.sol";
 import {Submission} from "../../contracts/types/Submission.sol";
 import {ChainTest} from "./support/ChainTest.sol";
 import {FeeToken, ReentrantToken} from "./support/Tokens.sol";
-import {vm} from "./support/Vm.sol";
-
-/// @dev Cheatcodes that read the events of a test.
-interface Recorder {
-    struct Log {
-        bytes32[] topics;
-        bytes data;
-        address emitter;
-    }
-
-    function recordLogs() external;
-    function getRecordedLogs() external returns (Log[] memory);
-}
+import {Vm, vm} from "./support/Vm.sol";
 
 contract StakeManagerTest is ChainTest {
-    Recorder internal constant RECORDER = Recorder(address(vm));
     address internal constant KEY = address(0x2A); // takes control
     address internal constant OTHER_KEY = address(0x2B);
     uint256 internal constant WINDOW = 1_000; // of slashes
@@ -150,7 +137,7 @@ contract StakeManagerTest is ChainTest {
 
     /// How often an event was emitted since recordLogs.
     function emitted(bytes32 topic) internal returns (uint256 count) {
-        Recorder.Log[] memory logs = RECORDER.getRecordedLogs();
+        Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i = 0; i < logs.length; ++i) if (logs[i].topics[0] == topic) ++count;
     }
 
@@ -936,7 +923,7 @@ contract StakeManagerTest is ChainTest {
         eqStanding(Role.Worker, worker, until, 5_000, 0, 0);
         eq(tokensOf(worker), 560);
         eq(active(worker), 0);
-        RECORDER.recordLogs();
+        vm.recordLogs();
         eq(slash(worker, 2_000, keccak256("c")), 0);
         eq(emitted(IStakeManager.Suspended.selector), 0);
         require(stakes.isSlashed(keccak256("c")));
@@ -1104,7 +1091,7 @@ contract StakeManagerTest is ChainTest {
         eq(weight(validator), 0);
         (uint256 tokens,,) = stakes.positionOf(pool, Role.Validator, validator);
         eq(tokens, STAKE);
-        RECORDER.recordLogs();
+        vm.recordLogs();
         miss(validator);
         eq(emitted(IStakeManager.Suspended.selector), 0);
         eqStanding(Role.Validator, validator, until, 0, 4, 0);
@@ -1136,7 +1123,7 @@ contract StakeManagerTest is ChainTest {
     }
 
     function test_absence_of_no_validator_is_ignored() external {
-        RECORDER.recordLogs();
+        vm.recordLogs();
         miss(STRANGER);
         miss(worker);
         eq(emitted(IStakeManager.AbsenceRecorded.selector), 0);

@@ -3,6 +3,12 @@ pragma solidity 0.8.37;
 
 /// @dev The cheatcodes that the tests use.
 interface Vm {
+    struct Log {
+        bytes32[] topics;
+        bytes data;
+        address emitter;
+    }
+
     function addr(uint256 key) external pure returns (address);
     function assume(bool condition) external pure;
     function chainId(uint256 id) external;
@@ -13,6 +19,7 @@ interface Vm {
     function expectPartialRevert(bytes4 selector) external;
     function expectRevert(bytes calldata data) external;
     function getNonce(address account) external view returns (uint64);
+    function getRecordedLogs() external returns (Log[] memory);
     function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
     function parseJsonAddressArray(string calldata json, string calldata key) external pure returns (address[] memory);
     function parseJsonBytes(string calldata json, string calldata key) external pure returns (bytes memory);
@@ -24,6 +31,7 @@ interface Vm {
     function prank(address sender) external;
     function readFile(string calldata path) external view returns (string memory);
     function roll(uint256 blockNumber) external;
+    function recordLogs() external;
     function revertToState(uint256 id) external returns (bool);
     function setBlockhash(uint256 blockNumber, bytes32 blockHash) external;
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
