@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from stannary.errors import OperatorError
-from stannary.sampling.philox import WORD, Scratch, philox_rows, round_keys, seed_words
+from stannary.sampling.philox import WORD, philox_arrays, seed_words
 
 MANTISSA_BITS = 11
 SHIFT = 23 - MANTISSA_BITS
 OFFSET = (127 << MANTISSA_BITS) - 1  # index of x = 1 is 1
 TABLE_SIZE = (32 << MANTISSA_BITS) + 2  # x = 0; 32 octaves; x that rounds up to 2^32
 TABLE_SHA256 = "786a51ed76c8d60b741526b1aefa95ef4cc0ef8aa70d1a23624c9e906f2d30e9"
-BLOCK = 12288  # counters a block: five uint64 buffers of 96 KiB stay in a core's second-level cache
 
 F32 = npt.NDArray[np.float32]
+U32 = npt.NDArray[np.uint32]
 
 
 def _build_table() -> F32:
@@ -69,47 +69,39 @@ def gumbel(seed: bytes, position: int, vocab: int) -> F32:
 
 
 def gumbel_batch(seeds: Sequence[bytes], positions: Sequence[int], vocab: int) -> F32:
-    """Noise of many (seed, position) pairs.
+    """Noise of many (seed, position) pairs, by compiled code.
 
     Shapes: [len(seeds), vocab] float32.
     Raises: ValueError on a malformed seed or position, an empty vocabulary, or lengths that disagree.
     """
+    # Compiled code is loaded by whoever samples or replays, not by whoever imports the package.
+    from stannary.sampling.kernel import fill_noise
+
+    words, where = counters(seeds, positions, vocab)
+    noise = np.empty((len(words), -(-vocab // 4) * 4), np.float32)
+    fill_noise(words, where, gumbel_table(), SHIFT, OFFSET, noise)
+    return noise[:, :vocab]
+
+
+def gumbel_by_array_operations(seeds: Sequence[bytes], positions: Sequence[int], vocab: int) -> F32:
+    """The same by numpy alone: what the compiled code and the tensor operations are held against."""
+    words, where = counters(seeds, positions, vocab)
+    key0, key1, counter2, counter3 = (column[:, None].astype(np.uint64) for column in words.T)
+    groups = np.arange(-(-vocab // 4), dtype=np.uint64)[None]
+    made = philox_arrays(groups, where[:, None].astype(np.uint64), counter2, counter3, key0, key1)
+    index = table_index(np.stack(made, axis=-1).reshape(len(words), -1))
+    noise: F32 = gumbel_table()[index][:, :vocab]
+    return noise
+
+
+def counters(seeds: Sequence[bytes], positions: Sequence[int], vocab: int) -> tuple[U32, U32]:
+    """The words of each seed and the positions, checked. Shapes: [R, 4], [R]."""
     if len(seeds) != len(positions):
         raise ValueError(f"positions: expected {len(seeds)}, one a seed, got {len(positions)}")
     if not 0 < vocab <= WORD:
         raise ValueError(f"vocab: expected 1 … {WORD}, got {vocab}")
-    rows = [seed_words(seed) for seed in seeds]
+    words = [seed_words(seed) for seed in seeds]
     for position in positions:
         if not 0 <= position <= WORD:
             raise ValueError(f"position: expected 0 … {WORD}, got {position}")
-    table = gumbel_table()
-    width = -(-vocab // 4)
-    noise = np.empty((len(rows), width * 4), np.float32)
-    column_step = min(width, BLOCK)
-    row_step = max(1, BLOCK // width)
-    scratch = None
-    index = np.empty(0, np.int32)
-    for top in range(0, len(rows), row_step):
-        part = rows[top : top + row_step]
-        columns = np.array([[*words, p] for words, p in zip(part, positions[top : top + row_step], strict=True)])
-        columns = columns.astype(np.uint64)
-        keys = [round_keys(words[0], words[1]) for words in part]
-        pairs = [(np.array([[k[r][0]] for k in keys], np.uint64), np.array([[k[r][1]] for k in keys], np.uint64))
-                 for r in range(len(keys[0]))]  # fmt: skip
-        for left in range(0, width, column_step):
-            right = min(left + column_step, width)
-            shape = (len(part), right - left)
-            if scratch is None or scratch.product.shape != shape:
-                scratch = Scratch(shape)
-                index = np.empty((shape[0], shape[1], 4), np.int32)
-            ids4 = np.arange(left, right, dtype=np.uint64)[None]
-            words4 = philox_rows(scratch, ids4, columns[:, 4:5], columns[:, 2:3], columns[:, 3:4], pairs)
-            as_float = index.view(np.float32)
-            for w in range(4):
-                as_float[:, :, w] = words4[w]  # rounds to nearest even
-            np.right_shift(index, SHIFT, out=index)
-            np.subtract(index, OFFSET, out=index)
-            np.maximum(index, 0, out=index)
-            block = noise[top : top + len(part), left * 4 : right * 4]
-            block[...] = table.take(index.reshape(len(part), -1), mode="clip")
-    return noise[:, :vocab]
+    return np.array(words, np.uint32).reshape(-1, 4), np.array(positions, np.uint32)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,39 +45,13 @@ def philox4x32(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, in
     return c0, c1, c2, c3
 
 
-class Scratch:
-    """Buffers of one block of counters, reused so that a block stays in the core's cache."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.words: list[U64] = [np.empty(shape, np.uint64) for _ in range(4)]
-        self.product: U64 = np.empty(shape, np.uint64)
-
-
-def philox_rows(
-    scratch: Scratch, ids4: U64, position: U64, counter2: U64, counter3: U64, keys: Sequence[tuple[Any, Any]]
-) -> list[U64]:
-    """Four word arrays [R, W] for counters (ids4, position, counter2, counter3).
-
-    Shapes: ids4 [1, W]; position, counter2, counter3 and every key [R, 1], all uint64 holding 32 bits.
-    """
+def philox_arrays(c0: U64, c1: U64, c2: U64, c3: U64, key0: U64, key1: U64) -> tuple[U64, U64, U64, U64]:
+    """The same for arrays that broadcast, all of 32-bit words held in uint64."""
     low, half = np.uint64(WORD), np.uint64(32)
-    m0, m1 = (np.uint64(m) for m in MULTIPLIERS)
-    c0, c1, c2, c3 = scratch.words
-    spare = scratch.product
-    c0[...], c1[...], c2[...], c3[...] = ids4, position, counter2, counter3
-    for k0, k1 in keys:
-        # c1 and c3 may carry a whole 64-bit product: only their low halves count, and the mask below drops the rest.
-        np.multiply(c2, m1, out=spare)  # p1
-        np.right_shift(spare, half, out=c2)
-        np.bitwise_xor(c2, c1, out=c2)
-        np.bitwise_xor(c2, k0, out=c2)
-        np.bitwise_and(c2, low, out=c2)  # next c0
-        np.multiply(c0, m0, out=c1)  # p0, the next c3
-        np.right_shift(c1, half, out=c0)
-        np.bitwise_xor(c0, c3, out=c0)
-        np.bitwise_xor(c0, k1, out=c0)
-        np.bitwise_and(c0, low, out=c0)  # next c2
-        c0, c1, c2, c3, spare = c2, spare, c0, c1, c3
-    np.bitwise_and(c1, low, out=c1)
-    np.bitwise_and(c3, low, out=c3)
-    return [c0, c1, c2, c3]
+    m0, m1 = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
+    w0, w1 = (np.uint64(step) for step in WEYL)
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * m0, c2 * m1
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ key0, p1 & low, (p0 >> half) ^ c3 ^ key1, p0 & low
+        key0, key1 = (key0 + w0) & low, (key1 + w1) & low
+    return c0, c1, c2, c3

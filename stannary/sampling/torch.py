@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
-from stannary.sampling.noise import OFFSET, SHIFT, gumbel_batch, gumbel_table
-from stannary.sampling.philox import MULTIPLIERS, WORD, round_keys, seed_words
+from stannary.sampling.noise import OFFSET, SHIFT, counters, gumbel_batch, gumbel_table
+from stannary.sampling.philox import MULTIPLIERS, ROUNDS, WEYL, WORD
 
 
 def gumbel_batch_torch(
@@ -19,7 +20,7 @@ def gumbel_batch_torch(
     Raises: ValueError as `gumbel_batch`.
     """
     if device.type == "cpu":
-        return torch.from_numpy(gumbel_batch(seeds, positions, vocab))  # numpy's integer loops are the faster ones
+        return torch.from_numpy(gumbel_batch(seeds, positions, vocab))  # compiled for it
     return noise_by_tensor_ops(seeds, positions, vocab, device)
 
 
@@ -27,20 +28,18 @@ def noise_by_tensor_ops(
     seeds: Sequence[bytes], positions: Sequence[int], vocab: int, device: torch.device
 ) -> torch.Tensor:
     """The noise made of int64 tensor operations alone, for any device."""
-    if len(seeds) != len(positions):
-        raise ValueError(f"positions: expected {len(seeds)}, one a seed, got {len(positions)}")
-    rows = [seed_words(seed) for seed in seeds]
-    columns = torch.tensor([[*w, p] for w, p in zip(rows, positions, strict=True)], dtype=torch.int64, device=device)
-    keys = torch.tensor([round_keys(w[0], w[1]) for w in rows], dtype=torch.int64, device=device)
-    shape = (len(rows), -(-vocab // 4))
+    seed_columns, where = counters(seeds, positions, vocab)
+    columns = torch.from_numpy(np.column_stack([seed_columns, where]).astype(np.int64)).to(device)
+    key0, key1, c2, c3, c1 = columns[:, :, None].unbind(1)
+    shape = (len(where), -(-vocab // 4))
     c0 = torch.arange(shape[1], dtype=torch.int64, device=device).expand(shape)
-    c1, c2, c3 = (columns[:, i, None].expand(shape) for i in (4, 2, 3))
-    for r in range(keys.shape[1]):
+    for _ in range(ROUNDS):
         # Products wrap past 2^63; the shift is arithmetic, so both halves are masked to 32 bits.
         p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
-        c0 = ((p1 >> 32) & WORD) ^ c1 ^ keys[:, r, 0, None]
-        c2 = ((p0 >> 32) & WORD) ^ c3 ^ keys[:, r, 1, None]
+        c0 = ((p1 >> 32) & WORD) ^ c1 ^ key0
+        c2 = ((p0 >> 32) & WORD) ^ c3 ^ key1
         c1, c3 = p1 & WORD, p0 & WORD
+        key0, key1 = (key0 + WEYL[0]) & WORD, (key1 + WEYL[1]) & WORD
     words = torch.stack([c0, c1, c2, c3], dim=-1).reshape(shape[0], -1)
     index = ((words.to(torch.float32).view(torch.int32) >> SHIFT) - OFFSET).clamp_(min=0)
     table = torch.from_numpy(gumbel_table().copy()).to(device)

@@ -6,70 +6,80 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stannary.errors import ProofError
+from stannary.toploc.field import I64, MAGNITUDE, NOT_FINITE, U16, U32, largest
 from stannary.toploc.proof import CHUNK_TOKENS, TOP_K
 
 if TYPE_CHECKING:
     import torch
 
-U16 = npt.NDArray[np.uint16]
-MAGNITUDE = np.uint16(0x7FFF)
-SIEVE = 1024  # groups whose maxima narrow the search before the partition
-NOT_FINITE = 0x7F80  # magnitude of infinity; NaN patterns lie above
+INDEX_BITS = 32
+"""Of a key that orders values by magnitude and equal ones by index."""
 
 
-def bits_of(states: torch.Tensor | U16) -> U16:
-    """The raw bf16 bits of states.
-
-    Shapes: [T, H] bfloat16 tensor, or uint16 array that already holds the bits.
-    Raises: ProofError on any other type, dtype or rank (float32 states have no proof), and on no token.
-    """
-    array: Any = states
-    torch = sys.modules.get("torch")  # a tensor can only come from a torch that is already loaded
-    if torch is not None and isinstance(states, torch.Tensor):
-        if states.dtype != torch.bfloat16:
-            raise ProofError(f"states: expected bfloat16, got {states.dtype}")
-        array = states.detach().cpu().contiguous().view(torch.uint16).numpy()
-    if not isinstance(array, np.ndarray) or array.dtype != np.uint16:
-        raise ProofError(f"states: expected bfloat16 bits, got {getattr(array, 'dtype', type(array).__name__)}")
-    if array.ndim != 2 or not array.size:
-        raise ProofError(f"states: expected [T, H] with T, H above 0, got {list(array.shape)}")
-    return array
-
-
-def largest(magnitude: U16) -> npt.NDArray[np.int64]:
-    """Indices, ascending, of the 128 largest of at least 128 values; ties go to the lowest index."""
-    candidates = None
-    if magnitude.size >= 8 * SIEVE:
-        # The 128th largest of the maxima of disjoint groups bounds the 128th largest value from below.
-        maxima = magnitude[: magnitude.size // SIEVE * SIEVE].reshape(-1, SIEVE).max(axis=0)
-        bound = np.partition(maxima, SIEVE - TOP_K)[SIEVE - TOP_K]
-        candidates = np.flatnonzero(magnitude >= bound)
-        magnitude = magnitude[candidates]
-    least = np.partition(magnitude, magnitude.size - TOP_K)[magnitude.size - TOP_K]
-    above = np.flatnonzero(magnitude > least)
-    equal = np.flatnonzero(magnitude == least)[: TOP_K - above.size]
-    index = np.sort(np.concatenate([above, equal]))
-    return index if candidates is None else candidates[index]
-
-
-def top_points(bits: U16) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+def top_points(states: torch.Tensor | U16) -> tuple[I64, U32]:
     """Flat indices and raw bits of each chunk's 128 largest magnitudes; ties go to the lowest index.
 
-    Shapes: bits [T, H]; results [ceil(T / 32), 128], indices ascending.
-    Raises: ProofError on a chunk of fewer than 128 values, and on states that are not finite.
+    A tensor on a device is searched there: only what is found comes to the host.
+
+    Shapes: states [T, H] bfloat16 tensor, or uint16 array that already holds the bits; results [ceil(T / 32), 128],
+    indices ascending.
+    Raises: ProofError on any other type, dtype or rank (float32 states have no proof), on no token, on a chunk of fewer
+    than 128 values, and on states that are not finite.
     """
+    array: Any = states
+    torch: Any = sys.modules.get("torch")  # a tensor can only come from a torch that is already loaded
+    is_tensor = torch is not None and isinstance(states, torch.Tensor)
+    kind = states.dtype if is_tensor else getattr(states, "dtype", type(states).__name__)
+    if is_tensor and str(kind) != "torch.bfloat16":
+        raise ProofError(f"states: expected bfloat16, got {kind}")
+    if not is_tensor and not (isinstance(states, np.ndarray) and states.dtype == np.uint16):
+        raise ProofError(f"states: expected bfloat16 bits, got {kind}")
+    if array.ndim != 2 or 0 in array.shape:
+        raise ProofError(f"states: expected [T, H] with T, H above 0, got {list(array.shape)}")
+    tokens, width = array.shape
+    last = (tokens - 1) % CHUNK_TOKENS + 1
+    if last * width < TOP_K:
+        raise ProofError(f"chunk {tokens // CHUNK_TOKENS}: expected at least {TOP_K} values, got {last * width}")
+    if is_tensor and array.device.type != "cpu":
+        indices, values = top_points_on_device(array)
+    else:
+        if is_tensor:
+            array = array.detach().contiguous().view(torch.uint16).numpy()
+        indices, values = _top_points(np.ascontiguousarray(array))
+    is_finite = ((values & MAGNITUDE) < NOT_FINITE).all(axis=1)
+    if not is_finite.all():
+        raise ProofError(f"chunk {int(is_finite.argmin())}: states are not finite")
+    return indices, values
+
+
+def _top_points(bits: U16) -> tuple[I64, U32]:
+    count = -(-len(bits) // CHUNK_TOKENS)
+    indices, values = np.empty((count, TOP_K), np.int64), np.empty((count, TOP_K), np.uint32)
+    for chunk in range(count):
+        flat = bits[chunk * CHUNK_TOKENS : (chunk + 1) * CHUNK_TOKENS].reshape(-1)
+        largest(flat, indices[chunk])
+        values[chunk] = flat[indices[chunk]]
+    return indices, values
+
+
+def top_points_on_device(states: torch.Tensor) -> tuple[I64, U32]:
+    """The same by tensor operations, for any device. Shapes: states [T, H] bfloat16."""
+    import torch
+
+    bits = states.detach().contiguous().view(torch.int16)
+    whole = len(bits) // CHUNK_TOKENS * CHUNK_TOKENS
     indices, values = [], []
-    for start in range(0, len(bits), CHUNK_TOKENS):
-        flat = bits[start : start + CHUNK_TOKENS].reshape(-1)
-        if flat.size < TOP_K:
-            raise ProofError(f"chunk {start // CHUNK_TOKENS}: expected at least {TOP_K} values, got {flat.size}")
-        index = largest(flat & MAGNITUDE)
-        value = flat[index]
-        if int((value & MAGNITUDE).max()) >= NOT_FINITE:
-            raise ProofError(f"chunk {start // CHUNK_TOKENS}: states are not finite")
-        indices.append(index)
-        values.append(value.astype(np.uint32))
-    return np.stack(indices), np.stack(values)
+    for part, rows in ((bits[:whole], CHUNK_TOKENS), (bits[whole:], len(bits) - whole)):
+        if not len(part):
+            continue
+        flat = part.reshape(-1, rows * states.shape[1])
+        order = torch.arange(flat.shape[1], device=flat.device, dtype=torch.int64)
+        # One number a value: its magnitude, then how far from the end it stands.
+        keys = ((flat.to(torch.int64) & MAGNITUDE) << INDEX_BITS) | (flat.shape[1] - 1 - order)
+        found = flat.shape[1] - 1 - (keys.topk(TOP_K, dim=1, sorted=False).values & ((1 << INDEX_BITS) - 1))
+        index = found.sort(dim=1).values
+        indices.append(index.cpu().numpy())
+        values.append(flat.gather(1, index).cpu().numpy().view(np.uint16).astype(np.uint32))
+    return np.concatenate(indices), np.concatenate(values)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stannary.errors import ProofError
-from stannary.toploc.build import chunk_count
-from stannary.toploc.field import evaluate
 from stannary.toploc.proof import parse
-from stannary.toploc.states import U16, bits_of, top_points
 
 if TYPE_CHECKING:
     import torch
+
+    from stannary.toploc.field import U16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +36,16 @@ def verify(states: torch.Tensor | U16, proofs: Sequence[bytes]) -> list[ChunkDri
     Shapes: states [T, H] recomputed; proofs ceil(T / 32), in order.
     Raises: ProofError on another number of proofs, a malformed proof, or states that no proof can be built of.
     """
-    bits = bits_of(states)
-    expected = chunk_count(len(bits))
-    if len(proofs) != expected:
-        raise ProofError(f"proofs: expected {expected} for {len(bits)} tokens, got {len(proofs)}")
+    from stannary.toploc.field import evaluate
+    from stannary.toploc.states import top_points
+
     parsed = [parse(proof) for proof in proofs]
-    indices, own = top_points(bits)
-    x = (indices % np.array([proof.modulus for proof in parsed])[:, None]).astype(np.uint32)
-    claimed = evaluate(np.stack([proof.coefficients for proof in parsed]), x)
+    indices, own = top_points(states)
+    if len(parsed) != len(own):
+        raise ProofError(f"proofs: expected {len(own)} for {len(states)} tokens, got {len(proofs)}")
+    claimed = np.empty_like(own)
+    for chunk, proof in enumerate(parsed):
+        evaluate(proof.coefficients, (indices[chunk] % proof.modulus).astype(np.uint32), claimed[chunk])
     agree = (own >> 7) & 0xFF == (claimed >> 7) & 0xFF  # the sign is not compared: the published rule
     difference = np.abs((own & 0x7F).astype(np.int64) - (claimed & 0x7F).astype(np.int64))
     drifts = []

@@ -8,23 +8,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stannary.errors import ProofError
-from stannary.toploc import PRIME, PROOF_BYTES, TOP_K, ChunkDrift, build, chunk_count, parse, verify
-from stannary.toploc.build import injective_modulus
-from stannary.toploc.field import evaluate, interpolate, inverses
-from stannary.toploc.states import largest
+from stannary.toploc import PRIME, PROOF_BYTES, TOP_K, ChunkDrift, build, chunk_count, field, parse, verify
+from stannary.toploc.states import top_points, top_points_on_device
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors" / "toploc.json").read_text())["cases"]
+U32 = npt.NDArray[np.uint32]
 SAME = ChunkDrift(exponent_mismatches=0, mantissa_mean=0.0, mantissa_median=0.0)
 
 
 def states_of(tokens: int, hidden: int = 128, seed: int = 0) -> torch.Tensor:
     return torch.randn(tokens, hidden, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+def interpolate(x: U32, y: U32) -> U32:
+    coefficients = np.empty_like(x)
+    field.interpolate(x, y, field.inverses(), coefficients)
+    return coefficients
+
+
+def evaluate(coefficients: U32, x: U32) -> U32:
+    value = np.empty_like(x)
+    field.evaluate(coefficients, x, value)
+    return value
+
+
+def largest(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
+    index = np.empty(TOP_K, np.int64)
+    field.largest(values, index)
+    return index
 
 
 def lagrange_value(points: list[tuple[int, int]], at: int) -> int:
@@ -64,17 +82,16 @@ def test_golden_coefficients_pass_through_the_points_by_plain_arithmetic(case: d
 @given(st.lists(st.tuples(st.integers(0, PRIME - 1), st.integers(0, PRIME - 1)), min_size=2, max_size=9))
 def test_interpolate_equals_lagrange(points: list[tuple[int, int]]) -> None:
     points = list(dict(points).items())
-    x = np.array([[p[0] for p in points]] * 2, np.uint32)
-    y = np.array([[p[1] for p in points]] * 2, np.uint32)
+    x, y = (np.array(column, np.uint32) for column in zip(*points, strict=True))
     coefficients = interpolate(x, y)
     assert np.array_equal(evaluate(coefficients, x), y)
-    at = np.array([[0, 1, 777, PRIME - 1]] * 2, np.uint32)
-    assert evaluate(coefficients, at)[1].tolist() == [lagrange_value(points, a) for a in (0, 1, 777, PRIME - 1)]
+    at = np.array([0, 1, 777, PRIME - 1], np.uint32)
+    assert evaluate(coefficients, at).tolist() == [lagrange_value(points, a) for a in (0, 1, 777, PRIME - 1)]
 
 
 def test_inverses_times_their_elements_are_one() -> None:
     elements = np.arange(1, PRIME, dtype=np.uint64)
-    assert (elements * inverses()[1:] % PRIME == 1).all()
+    assert (elements * field.inverses()[1:] % PRIME == 1).all()
 
 
 @pytest.mark.parametrize(("tokens", "count"), [(1, 1), (31, 1), (32, 1), (33, 2), (64, 2), (65, 3), (100, 4)])
@@ -97,13 +114,29 @@ def test_build_of_chunks_together_equals_one_by_one() -> None:
 def test_largest_values_equal_a_stable_sort(seed: int, size: int, width: int) -> None:
     values = np.random.default_rng(seed).integers(0, 1 << width, size, dtype=np.uint16)
     expected = np.sort(np.argsort(-values.astype(np.int64), kind="stable")[:TOP_K])
-    assert np.array_equal(largest(values), expected)
+    signs = np.random.default_rng(seed + 1).integers(0, 2, size, dtype=np.uint16) << np.uint16(15)
+    assert np.array_equal(largest(values | signs), expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (32, 576), (33, 200), (70, 576), (64, 5120), (5, 64)])
+def test_search_on_a_device_finds_the_same_points(shape: tuple[int, int]) -> None:
+    states = states_of(*shape)
+    states[0, :40] = states[0, 0]  # ties
+    for ours, theirs in zip(top_points(states), top_points_on_device(states), strict=True):
+        assert np.array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+
+
+def test_states_that_are_a_view_are_read_as_they_stand() -> None:
+    states = states_of(80, 400)
+    assert build(states[:, 100:300]) == build(states[:, 100:300].clone())
+    assert build(states[::2]) == build(states[::2].clone())
 
 
 def test_modulus_of_colliding_indices_is_the_largest_that_keeps_them_apart() -> None:
     indices = np.array([*range(126), PRIME + 3, 2 * (PRIME - 1) + 7], dtype=np.int64)
     expected = next(m for m in range(PRIME, 0, -1) if len({int(i) % m for i in indices}) == 128)
-    assert injective_modulus(indices) == expected < PRIME
+    assert field.injective_modulus(indices) == expected < PRIME
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int16])
