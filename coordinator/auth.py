@@ -54,11 +54,13 @@ class SignedCall:
     def parse(self, kind: type[M]) -> M:
         """Return the body as a message. Raises: Malformed."""
         try:
-            return kind.model_validate_json(self.data)
+            return kind.read(self.data)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             field = ".".join(map(str, first["loc"])) or "body"
             raise Malformed(field, expected=f"a {kind.__name__}", got=first["msg"]) from None
+        except ValueError as error:
+            raise Malformed("body", expected=f"a {kind.__name__}", got=str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

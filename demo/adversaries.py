@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, ClassVar
 import typer
 from tokenizers import Tokenizer
 
+from stannary import toploc
 from stannary.cli import exit_code
 from stannary.environments import Environment, Problem
 from stannary.environments.sieve import members
 from stannary.errors import StannaryError
+from stannary.token_rules import read_token_rules
 from stannary.types import Hash
 from worker.cli import start_command
-from worker.engine import Engine, RolloutOutput, RolloutRequest, read_shape
+from worker.engine import Engine, RolloutOutput, RolloutRequest
 from worker.loop import Parts, Weights
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ class Liar:
         if edited == output.tokens:
             return output
         (states,) = self._prefill.states(request.prompt, [edited])
-        return RolloutOutput(tokens=edited, states=states)
+        return RolloutOutput(tokens=edited, proofs=tuple(toploc.build(states)))
 
 
 class _Listening:
@@ -133,7 +135,7 @@ class _Listening:
 
 def edit(environment: Environment, problem: Problem, completion: tuple[int, ...], folder: Path) -> tuple[int, ...]:
     """Return a completion with more reward: right symbols in the sieve task, elsewhere the right answer and an end."""
-    end_ids = read_shape(folder).eos_ids
+    end_ids = read_token_rules(folder).end_ids
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     if environment.document["name"] == "sieve":
         vocabulary = tokenizer.get_vocab()

@@ -11,7 +11,6 @@ from typing import Self, TypeVar
 import httpx
 from blake3 import blake3
 from eth_account.signers.local import LocalAccount
-from pydantic import ValidationError
 
 from stannary import wire
 from stannary.documents import document_hash, parse_document
@@ -21,7 +20,7 @@ from stannary.signing import body_hash, sign_request
 from stannary.structs import Domain, Receipt
 from stannary.types import Address, Hash, to_hex
 
-MAX_ANSWER_BYTES = 64 << 20
+MAX_ANSWER_BYTES = 32 << 20
 _READ_BYTES = 1 << 20
 M = TypeVar("M", bound=wire.Message)
 
@@ -201,8 +200,8 @@ class CoordinatorClient:
 
     def _parse(self, kind: type[M], data: bytes) -> M:
         try:
-            return kind.model_validate_json(data)
-        except ValidationError as error:
+            return kind.read(data)
+        except ValueError as error:
             raise Malformed(kind.__name__, expected="the message of stannary.wire", got=str(error)) from error
 
 
@@ -214,6 +213,6 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _reason(answer: bytes) -> str:
     try:
-        return wire.ProblemOut.model_validate_json(answer).detail
-    except ValidationError:
+        return wire.ProblemOut.read(answer).detail
+    except ValueError:
         return answer[:200].decode(errors="replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TypeAlias
 
 from eth_utils.crypto import keccak
 from pydantic_core import from_json
@@ -12,6 +13,8 @@ from stannary.errors import Malformed
 from stannary.types import Hash
 
 MAX_DOCUMENT_BYTES = 1 << 20
+_Place: TypeAlias = "tuple[_Place | None, str | int]"
+"""A value's way from the root: the place of what holds it, and its key or index there."""
 
 
 def canonical(document: object) -> bytes:
@@ -19,7 +22,7 @@ def canonical(document: object) -> bytes:
 
     Raises: Malformed if the document cannot be written so.
     """
-    _refuse_surprises(document, "document")
+    _refuse_surprises(document, None)
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()
 
@@ -45,17 +48,25 @@ def parse_document(data: bytes, field: str = "document") -> dict[str, object]:
     return document
 
 
-def _refuse_surprises(value: object, field: str) -> None:
+def _refuse_surprises(value: object, place: _Place | None) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise Malformed(field, expected="string keys", got=key)
-            _refuse_surprises(item, f"{field}.{key}")
+                raise Malformed(_field(place), expected="string keys", got=key)
+            _refuse_surprises(item, (place, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _refuse_surprises(item, f"{field}[{index}]")
+            _refuse_surprises(item, (place, index))
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise Malformed(field, expected="a finite number", got=value)
+            raise Malformed(_field(place), expected="a finite number", got=value)
     elif not (value is None or isinstance(value, bool | int | str)):
-        raise Malformed(field, expected="a JSON value", got=type(value).__name__)
+        raise Malformed(_field(place), expected="a JSON value", got=type(value).__name__)
+
+
+def _field(place: _Place | None) -> str:
+    """Return a place in words, which only a refusal needs: written for each value, long keys would take for ever."""
+    if place is None:
+        return "document"
+    outer, step = place
+    return _field(outer) + (f"[{step}]" if isinstance(step, int) else f".{step}")

@@ -14,11 +14,15 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from stannary.errors import Malformed
+from stannary.thrift import Value, read_struct
 from stannary.toploc.proof import PROOF_BYTES
 from stannary.types import Hash
 
 MAX_SUBMISSION_BYTES = 16 << 20
 _FOOTER_LIMIT_BYTES = 1 << 16
+_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
+_CODEC, _NUM_VALUES, _UNCOMPRESSED_SIZE = 4, 5, 6
+"""Fields of the footer by their numbers in Parquet's own definition."""
 _OFFSETS_BYTES = 16
 """What Arrow keeps beside the values of a row: the offsets of three columns, of 4 bytes each, and some slack."""
 _SCHEMA = pa.schema(
@@ -73,7 +77,7 @@ def decode_group(data: bytes, group_size: int) -> list[Rollout]:
             thrift_container_size_limit=1024,
             page_checksum_verification=False,
         )
-        _check_footer(file, len(data), group_size)
+        _check_footer(file, data[-8 - footer_bytes : -8], len(data), group_size)
         table = file.read(use_threads=False)
         if table.nbytes > len(data) + _OFFSETS_BYTES * (group_size + 1):
             raise Malformed("submission", expected=f"plain values of {len(data)} bytes", got=table.nbytes)
@@ -89,24 +93,39 @@ def content_hash(data: bytes) -> Hash:
     return Hash(blake3(data).digest())
 
 
-def _check_footer(file: pq.ParquetFile, size_bytes: int, group_size: int) -> None:
+def _check_footer(file: pq.ParquetFile, footer: bytes, size_bytes: int, group_size: int) -> None:
     meta = file.metadata
     if not file.schema_arrow.equals(_SCHEMA, check_metadata=True):
         raise Malformed("schema", expected=", ".join(_SCHEMA.names), got=file.schema_arrow.to_string()[:200])
     if meta.num_rows != group_size or meta.num_row_groups != 1:
         raise Malformed("rows", expected=f"{group_size} in one row group", got=(meta.num_rows, meta.num_row_groups))
-    for index in range(len(_SCHEMA)):
-        column = meta.row_group(0).column(index)
-        if column.compression != "UNCOMPRESSED" or not 0 <= column.total_uncompressed_size <= size_bytes:
+    columns = _columns(footer)
+    if len(columns) != len(_SCHEMA):
+        raise Malformed("columns", expected=f"{len(_SCHEMA)} in the row group", got=len(columns))
+    for name, column in zip(_SCHEMA.names, columns, strict=True):
+        codec, values, uncompressed = (column.get(field) for field in (_CODEC, _NUM_VALUES, _UNCOMPRESSED_SIZE))
+        if codec != 0 or not isinstance(uncompressed, int) or not 0 <= uncompressed <= size_bytes:
             raise Malformed(
-                f"column {_SCHEMA.names[index]}",
-                expected=f"uncompressed, at most {size_bytes} bytes",
-                got=(column.compression, column.total_uncompressed_size),
+                f"column {name}", expected=f"uncompressed, at most {size_bytes} bytes", got=(codec, uncompressed)
             )
-        if not 0 <= column.num_values <= size_bytes:
-            raise Malformed(
-                f"column {_SCHEMA.names[index]}", expected="values that fit the file", got=column.num_values
-            )
+        if not isinstance(values, int) or not 0 <= values <= size_bytes:
+            raise Malformed(f"column {name}", expected="values that fit the file", got=values)
+
+
+def _columns(footer: bytes) -> list[dict[int, Value]]:
+    """Return the metadata of each column of the first row group. Raises: ValueError if the footer has none."""
+    groups = read_struct(footer).get(_ROW_GROUPS)
+    group = groups[0] if isinstance(groups, list) and groups else None
+    chunks = group.get(_COLUMNS) if isinstance(group, dict) else None
+    if not isinstance(chunks, list):
+        raise ValueError("no columns in the footer")
+    found = []
+    for chunk in chunks:
+        column = chunk.get(_META_DATA) if isinstance(chunk, dict) else None
+        if not isinstance(column, dict):
+            raise ValueError("a column without metadata")
+        found.append(column)
+    return found
 
 
 def _rollout(prompt: list[int], completion: list[int], proof: bytes) -> Rollout:

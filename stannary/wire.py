@@ -21,9 +21,10 @@ Paths, all under /v1:
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic_core import from_json
 
 from stannary.errors import Malformed
 from stannary.structs import Lease, Receipt, Submission, Verdict
@@ -52,12 +53,33 @@ U16 = Annotated[int, Field(ge=0, lt=1 << 16)]
 U32 = Annotated[int, Field(ge=0, lt=1 << 32)]
 U64 = Annotated[int, Field(ge=0, lt=1 << 63)]
 ShortText = Annotated[str, Field(max_length=64)]
+MAX_LEASES = 64
+"""In one answer; each costs its reader the recovery of a signature."""
+MAX_UNKNOWN_FIELDS = 16
+"""How many of a message's unknown fields are refused by name, one by one."""
+Item = TypeVar("Item")
+Items = Annotated[list[Item], FailFast()]
+"""A list that is refused at its first wrong item: an error for each would take far more memory than the message."""
 
 
 class Message(BaseModel):
     """Base of all messages: unknown fields are refused, types are not coerced."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Return the message that some JSON is. Raises: ValueError, of which pydantic's ValidationError is one."""
+        # Read as Python's own values first: pydantic's own form of JSON takes a hundredfold of some bytes' size.
+        return cls.model_validate(from_json(data, allow_inf_nan=False))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_crowds(cls, found: object) -> object:
+        # Each unknown field is an error of its own that names it; a crowd of them would fill the memory.
+        if isinstance(found, dict) and len(found) > len(cls.model_fields) + MAX_UNKNOWN_FIELDS:
+            raise ValueError(f"expected {len(cls.model_fields)} fields, got {len(found)}")
+        return found
 
 
 class HealthOut(Message):
@@ -71,7 +93,7 @@ class HealthOut(Message):
     coordinator: AddressText
     block: U64
     """The newest block that the coordinator has mirrored."""
-    waiting: list[str]
+    waiting: Items[str]
 
 
 class HeartbeatIn(Message):
@@ -138,13 +160,13 @@ class LeaseMessage(Message):
 class LeasesIn(Message):
     """A node asks for up to `count` slots."""
 
-    count: Annotated[int, Field(ge=1, le=64)]
+    count: Annotated[int, Field(ge=1, le=MAX_LEASES)]
 
 
 class LeasesOut(Message):
     """The leases granted; when there are none, `waiting` says for what."""
 
-    leases: list[LeaseMessage]
+    leases: Annotated[Items[LeaseMessage], Field(max_length=MAX_LEASES)]
     waiting: str | None = None
 
 
@@ -221,7 +243,7 @@ class LeavesOut(Message):
 
     step: U32
     submission_root: HashText
-    leaves: list[LeafOut]
+    leaves: Items[LeafOut]
 
 
 class DisputeOut(Message):
@@ -250,13 +272,13 @@ class StepOut(Message):
     leaf_count: U32
     """Leaves under the root."""
     submission_root: HashText | None
-    disputes: list[DisputeOut]
+    disputes: Items[DisputeOut]
 
 
 class StepsOut(Message):
     """The newest steps, newest first."""
 
-    steps: list[StepOut]
+    steps: Items[StepOut]
 
 
 class VerdictMessage(Message):
@@ -300,14 +322,14 @@ class VerdictMessage(Message):
 class VerdictsIn(Message):
     """All verdicts of one validator on one step, in slot order of the leaves."""
 
-    verdicts: Annotated[list[VerdictMessage], Field(min_length=1, max_length=4096)]
+    verdicts: Annotated[Items[VerdictMessage], Field(min_length=1, max_length=4096)]
 
 
 class VerdictsOut(Message):
     """The verdicts on a step, by validator node."""
 
     step: U32
-    verdicts: list[VerdictMessage]
+    verdicts: Items[VerdictMessage]
 
 
 class NodeOut(Message):
@@ -327,7 +349,7 @@ class NodeOut(Message):
 class NodesOut(Message):
     """All nodes heard of."""
 
-    nodes: list[NodeOut]
+    nodes: Items[NodeOut]
 
 
 class ProblemOut(Message):

@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
+from stannary.token_rules import TokenRules
+
 
 @torch.no_grad()
 def sample(
     model: Any,
     prompts: Sequence[Sequence[int]],
     *,
-    end_ids: frozenset[int],
+    rules: TokenRules,
     max_tokens: int,
     temperature: float,
     seed: int,
@@ -30,7 +32,7 @@ def sample(
         tokens_BT[row, width - len(prompt) :] = torch.tensor(prompt)
         attention_BT[row, width - len(prompt) :] = 1
     positions_BT = (attention_BT.cumsum(1) - 1).clamp(min=0)
-    ends = torch.tensor(sorted(end_ids))
+    ends = torch.tensor(sorted(rules.end_ids))
     alive_B = torch.ones(len(prompts), dtype=torch.bool)
     lengths_B = torch.zeros(len(prompts), dtype=torch.long)
     chosen: list[torch.Tensor] = []
@@ -45,7 +47,10 @@ def sample(
             logits_to_keep=1,
         )
         cache = output.past_key_values
-        probabilities_BV = torch.softmax(output.logits[:, -1].float() / temperature, dim=-1)
+        logits_BV = output.logits[:, -1].float()
+        if rules.suppressed_ids:
+            logits_BV[:, rules.suppressed_ids] = -torch.inf
+        probabilities_BV = torch.softmax(logits_BV / temperature, dim=-1)
         tokens_BT = torch.multinomial(probabilities_BV, 1, generator=generator)
         chosen.append(tokens_BT[:, 0])
         lengths_B += alive_B

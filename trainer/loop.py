@@ -28,7 +28,7 @@ from trainer import plan
 from trainer.consume import Group, GroupRules, accepted, consumed_root, leaves_of, score_group
 from trainer.metrics import Metrics
 from trainer.policy import Policy, checkpoint_name, latest_checkpoint
-from trainer.rehearsal import end_ids_of, evaluate
+from trainer.rehearsal import evaluate
 
 KEPT = 2
 """Checkpoints and policy folders that stay on disk."""
@@ -89,7 +89,7 @@ class Trainer:
         self._waiting = Waiting(_log)
         self._opening = Waiting(_log)
         self._since = clock()
-        self._end_ids = end_ids_of(policy.source)
+        self._token_rules = policy.token_rules
         for parent in (self._policies, self._published):
             clear_partial(parent)
         checkpoint = latest_checkpoint(self._checkpoints)
@@ -309,7 +309,7 @@ class Trainer:
             self._policy.model,
             self._environment,
             count=self._run.heldout,
-            end_ids=self._end_ids,
+            rules=self._token_rules,
             max_tokens=self._run.terms.max_completion_tokens,
             seed=EVALUATION_SEED,
         )

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from stannary.errors import PolicyError
 from stannary.shardcast.folder import appearing, clear_partial
+from stannary.token_rules import read_token_rules
 from trainer.batch import Batch, Sample, make_batch, micro_batches
 from trainer.grpo import grpo_loss
 
@@ -74,6 +75,7 @@ class Policy:
 
         self.recipe = recipe
         self.source = folder
+        self.token_rules = read_token_rules(folder)
         with safe_open(folder / WEIGHTS, framework="pt") as weights:
             self._names = tuple(sorted(weights.keys()))
         transformers_logging.disable_progress_bar()
@@ -101,6 +103,9 @@ class Policy:
             input_ids=batch.tokens_BT, attention_mask=batch.attention_BT.long(), use_cache=False
         ).last_hidden_state
         logits_NV = self.model.get_output_embeddings()(states_BTH[batch.predicts_BT]).float()
+        if self.token_rules.suppressed_ids:  # never sampled, so they have no share of the probability
+            suppressed = torch.tensor(self.token_rules.suppressed_ids)
+            logits_NV = logits_NV.index_fill(1, suppressed, -torch.inf)
         logprobs_NV = torch.log_softmax(logits_NV / self.recipe.temperature, dim=-1)
         return logprobs_NV.gather(1, batch.targets_N[:, None]).squeeze(1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import random
 import time
 from collections import deque
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 
 from stannary.environments.environment import Environment, Problem
+from stannary.token_rules import TokenRules, read_token_rules
 from trainer.batch import Sample
 from trainer.generate import sample
 from trainer.grpo import group_advantages
@@ -46,23 +46,15 @@ class Rehearsal:
     seconds: float
 
 
-def end_ids_of(folder: Path) -> frozenset[int]:
-    """Return the end tokens that a policy folder's generation config names."""
-    value = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
-    return frozenset(value if isinstance(value, list) else [value])
-
-
 def evaluate(
-    model: Any, environment: Environment, *, count: int, end_ids: frozenset[int], max_tokens: int, seed: int = 0
+    model: Any, environment: Environment, *, count: int, rules: TokenRules, max_tokens: int, seed: int = 0
 ) -> float:
     """Return the mean reward over held-out problems at temperature 1; the same weights give the same number."""
     problems = [environment.heldout(index) for index in range(count)]
     completions: list[tuple[int, ...]] = []
     for start in range(0, count, 64):
         prompts = [problem.prompt for problem in problems[start : start + 64]]
-        completions += sample(
-            model, prompts, end_ids=end_ids, max_tokens=max_tokens, temperature=1.0, seed=seed + start
-        )
+        completions += sample(model, prompts, rules=rules, max_tokens=max_tokens, temperature=1.0, seed=seed + start)
     rewards = [
         environment.reward(problem, completion) for problem, completion in zip(problems, completions, strict=True)
     ]
@@ -79,13 +71,11 @@ def rehearse(
     """Generate, score and learn for some policy steps with the given lag. Rollouts come from the weights in bf16."""
     started = time.monotonic()
     choose = random.Random(schedule.seed)  # noqa: S311
-    end_ids = end_ids_of(folder)
+    rules = read_token_rules(folder)
     policy = Policy(folder, recipe)
 
     def held_out() -> float:
-        return evaluate(
-            policy.model, environment, count=schedule.heldout, end_ids=end_ids, max_tokens=schedule.max_tokens
-        )
+        return evaluate(policy.model, environment, count=schedule.heldout, rules=rules, max_tokens=schedule.max_tokens)
 
     before = held_out()
     actors = deque([_actor(policy)], maxlen=schedule.lag + 1)  # the oldest is the one that lags
@@ -97,7 +87,7 @@ def rehearse(
         completions = sample(
             actors[0],
             [problem.prompt for problem in problems for _ in range(schedule.group_size)],
-            end_ids=end_ids,
+            rules=rules,
             max_tokens=schedule.max_tokens,
             temperature=recipe.temperature,
             seed=schedule.seed << 32 | step,

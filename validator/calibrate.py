@@ -22,8 +22,6 @@ from validator import checks
 from validator.corpus import Corpus, Recorded, policy_digest
 from validator.prefill import Prefill
 
-Gaps = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
 BANDS = (1, 4, 16)
 """Smallest chunk sizes of the drift limits."""
 CHUNK_SIZES = (1, 2, 3, 5, 8, 12, 16, 24, 32)
@@ -125,14 +123,20 @@ def measure(corpus: Corpus, claims: Sequence[Claim], policy: Prefill) -> Honest:
     found = Honest(corpus.engine, corpus.policy, policy.compute)
     temperature = corpus.temperature_milli / 1000
     for group, claim in zip(corpus.groups, claims, strict=True):
-        sums = 0.0
         mantissas: list[float] = []
+        gap = checks.replay_group(
+            [rollout.completion for rollout in group],
+            claim.states,
+            [rollout.seed for rollout in group],
+            temperature,
+            policy.logits,
+            policy.head_rows,
+        ).gap
+        found.tokens += gap.size
+        found.not_best += int((gap > 0).sum())
+        found.largest_gap = max(found.largest_gap, float(gap.max()))
+        found.largest_mean_gap = max(found.largest_mean_gap, float(gap.mean()))
         for index, (rollout, own) in enumerate(zip(group, claim.states, strict=True)):
-            gap = checks.replay(own, rollout.completion, rollout.seed, temperature, policy.logits, policy.head_rows)
-            found.tokens += gap.size
-            found.not_best += int((gap > 0).sum())
-            found.largest_gap = max(found.largest_gap, float(gap.max()))
-            sums += float(gap.sum())
             whole = toploc.verify(own, claim.rollouts[index].proofs)
             mantissas += [drift.mantissa_mean for drift in whole]
             found.chunks += len(whole)
@@ -141,8 +145,6 @@ def measure(corpus: Corpus, claims: Sequence[Claim], policy: Prefill) -> Honest:
             for size, drift in _short_drift(rollout, own, index):
                 found.chunks += 1
                 found.add_drift(size, drift)
-        generated = sum(len(rollout.completion) for rollout in group)
-        found.largest_mean_gap = max(found.largest_mean_gap, sums / generated)
         found.largest_mantissa_mean = max(found.largest_mantissa_mean, sum(mantissas) / len(mantissas))
         found.submissions += 1
     return found
@@ -373,7 +375,7 @@ def _band(measured: Sequence[Honest], start: int) -> DriftLimits:
 def _other(choose: random.Random, policy: Prefill, token: int) -> int:
     while True:
         other = choose.randrange(policy.vocabulary)
-        if other != token and other not in policy.end_ids:
+        if other != token and other not in policy.tokens.end_ids:
             return other
 
 
@@ -381,10 +383,10 @@ def _runner_up(rollout: Recorded, place: int, policy: Prefill, temperature: floa
     from stannary.sampling import gumbel
 
     (states,) = policy.states(rollout.prompt, [rollout.completion[: place + 1]])
-    logits = policy.logits(states[place : place + 1]).numpy()[0]
+    logits = policy.logits(states[place : place + 1]).cpu().numpy()[0]
     scores = logits / np.float32(temperature) + gumbel(rollout.seed, place, policy.vocabulary)
     for token in np.argsort(-scores)[1:].tolist():
-        if token not in policy.end_ids:
+        if token not in policy.tokens.end_ids:
             return int(token)
     raise AssertionError("a vocabulary of end tokens only")
 

@@ -13,17 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stannary import toploc
 from stannary.cards import Thresholds
 from stannary.errors import BadSignature, Malformed, ProofError
 from stannary.evidence import Measure
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash, decode_group
-from stannary.sampling import gaps
+from stannary.sampling import Replay, joined, summarise
 from stannary.seeds import StepSeeds
 from stannary.slots import PayTable, submission_root, taken_lease_hash
 from stannary.structs import Domain, Lease, Submission
+from stannary.token_rules import TokenRules
 from stannary.types import Address, Hash, Outcome, Reason, to_hex
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class PolicyFacts:
     """What the policy's folder says."""
 
     vocabulary: int
-    end_ids: frozenset[int]
+    tokens: TokenRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +258,8 @@ def check_lengths(rollouts: Sequence[Rollout], rules: Rules) -> Finding:
 
 
 def check_tokens(rollouts: Sequence[Rollout], policy: PolicyFacts) -> Finding:
-    """Every token id is in the vocabulary."""
+    """Every token id is one that the policy may sample."""
+    suppressed = frozenset(policy.tokens.suppressed_ids)
     for index, rollout in enumerate(rollouts):
         for place, token in enumerate(rollout.completion):
             if not 0 <= token < policy.vocabulary:
@@ -267,13 +267,17 @@ def check_tokens(rollouts: Sequence[Rollout], policy: PolicyFacts) -> Finding:
                     Reason.TOKEN,
                     f"rollout {index}, token {place}: id {token}, expected 0 … {policy.vocabulary - 1}",
                 )
+            if token in suppressed:
+                return reject(
+                    Reason.TOKEN, f"rollout {index}, token {place}: id {token} is suppressed by the policy's own rules"
+                )
     return FINE
 
 
 def check_termination(rollouts: Sequence[Rollout], rules: Rules, policy: PolicyFacts) -> Finding:
     """A completion ends with its first end token, or at the cap."""
     for index, rollout in enumerate(rollouts):
-        ends = [place for place, token in enumerate(rollout.completion) if token in policy.end_ids]
+        ends = [place for place, token in enumerate(rollout.completion) if token in policy.tokens.end_ids]
         last = len(rollout.completion) - 1
         if ends and ends[0] != last:
             return reject(Reason.TERMINATION, f"rollout {index}: goes on after the end token at {ends[0]}")
@@ -352,66 +356,65 @@ def check_sampling(
 
     Shapes: states one [T, H] bfloat16 for each rollout; `logits` maps at most `rows` states to [rows, V] float32.
     """
-    replayed = [
-        replay(own, rollout.completion, seed, temperature, logits, rows)
-        for rollout, own, seed in zip(rollouts, states, seeds, strict=True)
-    ]
-    every = np.concatenate(replayed)
-    return judge_gaps(every, thresholds, place=lambda flat: _place(replayed, flat))
+    completions = [rollout.completion for rollout in rollouts]
+    replayed = replay_group(completions, states, seeds, temperature, logits, rows)
+    return judge_sampling(replayed, thresholds, place=lambda flat: _place(completions, flat))
 
 
-def replay(
-    states: torch.Tensor,
-    tokens: Sequence[int],
-    seed: bytes,
+def replay_group(
+    completions: Sequence[Sequence[int]],
+    states: Sequence[torch.Tensor],
+    seeds: Sequence[bytes],
     temperature: float,
     logits: Callable[[torch.Tensor], torch.Tensor],
     rows: int,
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return how far each claimed token lies below the best under the replayed noise. Shapes: [T]."""
+) -> Replay:
+    """Return the replay of all tokens of a group, one completion after another; arguments as `check_sampling`."""
+    import torch
+
+    from stannary.sampling.torch import replay_tensor
+
+    every = torch.cat(list(states))
+    tokens = [token for completion in completions for token in completion]
+    own_seeds = [seed for completion, seed in zip(completions, seeds, strict=True) for _ in completion]
+    positions = [position for completion in completions for position in range(len(completion))]
     parts = []
     for start in range(0, len(tokens), rows):
-        part = tokens[start : start + rows]
-        values = logits(states[start : start + rows]).numpy()
-        parts.append(gaps(values, part, temperature, seed, first_position=start).gap)
-    return np.concatenate(parts)
+        part = slice(start, start + rows)
+        parts.append(replay_tensor(logits(every[part]), tokens[part], temperature, own_seeds[part], positions[part]))
+    return joined(parts)
 
 
-def judge_gaps(
-    gap: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    thresholds: Thresholds,
-    place: Callable[[int], str] = str,
-) -> Finding:
-    """Hold the gaps of all tokens of a submission against the card. Shapes: gap [N]."""
-    tokens = gap.size
-    largest = float(gap.max())
-    beyond = int((gap > thresholds.gap_margin).sum())
-    capped = float(np.minimum(gap, thresholds.gap_cap).sum())
+def judge_sampling(replayed: Replay, thresholds: Thresholds, place: Callable[[int], str] = str) -> Finding:
+    """Hold the replay of all tokens of a submission against the card."""
+    found = summarise(replayed, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
+    allowed_beyond, allowed_sum = thresholds.beyond_margin.of(found.tokens), thresholds.capped_sum.of(found.tokens)
     measures = {
-        "tokens": Measure.of(tokens),
-        "not_best": Measure.of(int((gap > 0).sum())),
-        "largest_gap": Measure.of(largest, thresholds.gap_bound),
-        "beyond_margin": Measure.of(beyond, thresholds.beyond_margin.of(tokens)),
-        "capped_gap_sum": Measure.of(capped, thresholds.capped_sum.of(tokens)),
+        "tokens": Measure.of(found.tokens),
+        "informative": Measure.of(found.informative),
+        "not_chosen": Measure.of(found.not_chosen),
+        "largest_gap": Measure.of(found.largest, thresholds.gap_bound),
+        "beyond_margin": Measure.of(found.beyond_margin, allowed_beyond),
+        "capped_gap_sum": Measure.of(found.capped_sum, allowed_sum),
     }
-    if largest > thresholds.gap_bound:
-        where = place(int(gap.argmax()))
+    if found.largest > thresholds.gap_bound:
         return fault(
             Reason.SAMPLING_BOUND,
-            f"{where}: {largest:.3f} below the token that the seed picks, at most {thresholds.gap_bound:g} is possible",
+            f"{place(found.largest_at)}: {found.largest:.3f} below the token that the seed picks, "
+            f"at most {thresholds.gap_bound:g} is possible",
             measures,
         )
-    if beyond > thresholds.beyond_margin.of(tokens):
+    if found.beyond_margin > allowed_beyond:
         return reject(
             Reason.SAMPLING,
-            f"{beyond} of {tokens} tokens lie more than {thresholds.gap_margin:g} below the token that the seed picks, "
-            f"at most {thresholds.beyond_margin.of(tokens):.1f} may",
+            f"{found.beyond_margin} of {found.tokens} tokens lie more than {thresholds.gap_margin:g} below the token "
+            f"that the seed picks, at most {allowed_beyond:.1f} may",
             measures,
         )
-    if capped > thresholds.capped_sum.of(tokens):
+    if found.capped_sum > allowed_sum:
         return reject(
             Reason.SAMPLING,
-            f"gaps of {tokens} tokens sum to {capped:.3f}, at most {thresholds.capped_sum.of(tokens):.3f} may",
+            f"gaps of {found.tokens} tokens sum to {found.capped_sum:.3f}, at most {allowed_sum:.3f} may",
             measures,
         )
     return Finding(measures=measures)
@@ -432,9 +435,9 @@ def _pair(measure: Measure) -> tuple[float, float]:
     return value, measure.limit or 0.0
 
 
-def _place(replayed: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.float64]]], flat: int) -> str:
-    for index, part in enumerate(replayed):
-        if flat < part.size:
+def _place(completions: Sequence[Sequence[int]], flat: int) -> str:
+    for index, completion in enumerate(completions):
+        if flat < len(completion):
             return f"rollout {index}, token {flat}"
-        flat -= part.size
+        flat -= len(completion)
     return f"token {flat}"

@@ -16,6 +16,7 @@ from stannary.errors import AbstainError
 from stannary.evidence import LeafEvidence
 from stannary.rollout import Rollout
 from stannary.structs import Verdict
+from stannary.token_rules import TokenRules
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason
 from stannary.verdict import rewards_hash
 from validator import checks
@@ -35,7 +36,7 @@ class Recompute(Protocol):
 
     vocabulary: int
     hidden_size: int
-    end_ids: frozenset[int]
+    tokens: TokenRules
 
     @property
     def head_rows(self) -> int:
@@ -131,7 +132,7 @@ class Judge:
     def _read(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Finding:
         """Everything that needs no model."""
         problem = self.environment.problem(self.facts.seeds.slot_seed(leaf.submission.slot))
-        policy = PolicyFacts(self.policy.vocabulary, self.policy.end_ids)
+        policy = PolicyFacts(self.policy.vocabulary, self.policy.tokens)
         steps: tuple[Callable[[], Finding], ...] = (
             lambda: checks.check_prompt(rollouts, problem.prompt),
             lambda: checks.check_units(rollouts, leaf),

@@ -7,7 +7,6 @@ Legend: B rollouts, P prompt tokens, T completion tokens, H hidden size, V vocab
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from stannary.errors import PolicyError
+from stannary.token_rules import read_token_rules
 
 DTYPES: Final = {"bf16": torch.bfloat16, "fp32": torch.float32}
 HEAD_VALUES: Final = 1 << 24
@@ -36,7 +36,7 @@ class Prefill:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # a daemon's log is no terminal
-        self.end_ids = read_end_ids(folder)
+        self.tokens = read_token_rules(folder)
         self.device = torch.device(device)
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(
@@ -62,7 +62,7 @@ class Prefill:
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """Return the states that predicted each completion token (positions P−1 … P+T−2).
 
-        Shapes: one [T, H] bfloat16 on the CPU for each completion.
+        Shapes: one [T, H] bfloat16 on the model's device for each completion.
         Raises: ValueError for an empty prompt or completion.
         """
         if not prompt or not all(completions):
@@ -77,18 +77,21 @@ class Prefill:
                 row = [*prompt, *completions[index][:-1]]
                 tokens_BT[place, : len(row)] = torch.tensor(row)
             output = self._model.base_model(input_ids=tokens_BT.to(self.device), use_cache=False)
-            states_BTH = output.last_hidden_state.to(torch.bfloat16)[:, len(prompt) - 1 :].cpu()
+            states_BTH = output.last_hidden_state.to(torch.bfloat16)[:, len(prompt) - 1 :]
             for place, index in enumerate(rows):
                 found[index] = states_BTH[place, : len(completions[index])]
         return [found[index] for index in range(len(completions))]
 
     @torch.inference_mode()
     def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """Return the protocol's logits: bf16 state × bf16 head, products and sums in float32.
+        """Return the protocol's logits: bf16 state × bf16 head, products and sums in float32, suppressed ids at −inf.
 
-        Shapes: states [T, H] bfloat16; result [T, V] float32 on the CPU. Ask for at most `head_rows` rows at once.
+        Shapes: states [T, H] bfloat16; result [T, V] float32 on the model's device. Ask for at most `head_rows` rows at
+        once.
         """
-        logits_TV: torch.Tensor = (states.to(self.device).float() @ self._head_HV).cpu()
+        logits_TV: torch.Tensor = states.to(self.device).float() @ self._head_HV
+        if self.tokens.suppressed_ids:
+            logits_TV[:, self.tokens.suppressed_ids] = -torch.inf
         return logits_TV
 
     @property
@@ -103,19 +106,6 @@ def prefill(model: Prefill, prompt: Sequence[int], completion: Sequence[int]) ->
     starts = range(0, len(states_TH), model.head_rows)
     parts = [model.logits(states_TH[start : start + model.head_rows]) for start in starts]
     return states_TH, torch.cat(parts)
-
-
-def read_end_ids(folder: Path) -> frozenset[int]:
-    """Return the end ids that a policy folder's generation config names. Raises: PolicyError."""
-    path = folder / "generation_config.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["eos_token_id"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PolicyError(f"{path}: no eos_token_id: {error}") from error
-    ids = found if isinstance(found, list) else [found]
-    if not ids or not all(type(token) is int and token >= 0 for token in ids):
-        raise PolicyError(f"{path}: expected token ids as eos_token_id, got {found!r}")
-    return frozenset(ids)
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:

@@ -1,19 +1,19 @@
 """What a worker needs of an inference engine. Engines know nothing of leases, proofs or the chain.
 
-Every engine samples by the protocol's rule (`stannary.sampling`) and hands out, for each generated token, the bf16
-state after the final norm that predicted it.
+Every engine samples by the protocol's rule (`stannary.sampling`) and proves each completion by the bf16 states after
+the final norm that predicted its tokens.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stannary.errors import PolicyError
-from stannary.sampling import SEED_BYTES
+from stannary.sampling import SEED_BYTES, TEMPERATURE_MAX, TEMPERATURE_MIN
+from stannary.token_rules import TokenRules, read_object, read_token_rules
 
 if TYPE_CHECKING:
     import torch
@@ -36,13 +36,18 @@ class RolloutRequest:
 
 @dataclass(frozen=True, slots=True)
 class RolloutOutput:
-    """One completion and its evidence.
-
-    Shapes: states [len(tokens), H] bfloat16 on the CPU; row t predicted tokens[t] (positions P−1 … P+T−2).
-    """
+    """One completion and its evidence, or the reason why it has none."""
 
     tokens: tuple[int, ...]
-    states: torch.Tensor
+    proofs: tuple[bytes, ...] = ()
+    """One for every 32 tokens."""
+    logprobs: tuple[float, ...] = ()
+    """Log-probability of each token under the logits that it was sampled from: log softmax(logits / T)."""
+    states: torch.Tensor | None = None
+    """Shapes: [len(tokens), H] bfloat16 on the CPU; row t predicted tokens[t] (positions P−1 … P+T−2). Only of an
+    engine that was asked to keep them."""
+    reason: str = ""
+    """Why it cannot be proved; then there are no proofs, and nothing of it must be submitted."""
 
 
 class Engine(Protocol):
@@ -73,7 +78,7 @@ class Engine(Protocol):
 class PolicyShape:
     """What an engine reads of a policy folder besides weights."""
 
-    eos_ids: tuple[int, ...]
+    tokens: TokenRules
     context: int
     vocabulary: int
     hidden: int
@@ -87,8 +92,8 @@ class PolicyShape:
 
     def check_requests(self, requests: Sequence[RolloutRequest], temperature: float) -> None:
         """Refuse what would end a completion by anything but an end id or the cap. Raises: PolicyError."""
-        if not 0 < temperature < float("inf"):
-            raise PolicyError(f"temperature: expected above 0, got {temperature}")
+        if not TEMPERATURE_MIN <= temperature <= TEMPERATURE_MAX:
+            raise PolicyError(f"temperature: expected {TEMPERATURE_MIN} … {TEMPERATURE_MAX}, got {temperature}")
         for index, request in enumerate(requests):
             if len(request.seed) != SEED_BYTES:
                 raise PolicyError(f"request {index}: seed: expected {SEED_BYTES} bytes, got {len(request.seed)}")
@@ -104,31 +109,20 @@ class PolicyShape:
 
 
 def read_shape(folder: Path) -> PolicyShape:
-    """Read config.json and generation_config.json of a policy folder.
+    """Read config.json and the token rules of a policy folder.
 
     Raises: PolicyError when a file or field is missing or malformed.
     """
-    config, generation = _read_json(folder / "config.json"), _read_json(folder / "generation_config.json")
-    eos = generation.get("eos_token_id")
-    eos_ids = tuple(eos) if isinstance(eos, list) else (eos,)
-    sizes = [config.get(k) for k in ("max_position_embeddings", "vocab_size", "hidden_size")]
-    if not all(isinstance(value, int) and value >= 0 for value in (*eos_ids, *sizes)):
-        raise PolicyError(f"{folder}: expected integer sizes and end ids, got {sizes}, {eos}")
-    context, vocabulary, hidden = (int(str(size)) for size in sizes)
+    tokens = read_token_rules(folder)
+    config = read_object(folder / "config.json")
+    sizes = {name: config.get(name) for name in ("max_position_embeddings", "vocab_size", "hidden_size")}
+    for name, value in sizes.items():
+        if type(value) is not int or value < 1:
+            raise PolicyError(f"{folder / 'config.json'}: {name}: expected an integer above 0, got {value!r:.100}")
     return PolicyShape(
-        eos_ids=eos_ids,
-        context=context,
-        vocabulary=vocabulary,
-        hidden=hidden,
+        tokens=tokens,
+        context=int(config["max_position_embeddings"]),
+        vocabulary=int(config["vocab_size"]),
+        hidden=int(config["hidden_size"]),
         config={key: config.get(key) for key in _SAME_SHAPE},
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PolicyError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise PolicyError(f"{path}: expected a JSON object")
-    return value

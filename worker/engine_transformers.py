@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from stannary.errors import PolicyError
-from stannary.sampling.torch import choose_torch, gumbel_batch_torch
+from stannary.sampling.torch import sample
+from stannary.token_rules import TokenRules
+from worker.capture import Capture
 from worker.engine import PolicyShape, RolloutOutput, RolloutRequest, read_shape
 
 
@@ -25,6 +27,7 @@ class TransformersOptions:
     dtype: torch.dtype = torch.bfloat16
     device: str = "cpu"
     max_sequences: int = 64
+    keeps_states: bool = False
 
 
 class TransformersEngine:
@@ -75,14 +78,12 @@ class TransformersEngine:
         for indices in by_length.values():
             for start in range(0, len(indices), self.options.max_sequences):
                 part = indices[start : start + self.options.max_sequences]
-                done = self._decode([requests[index] for index in part], temperature, self.shape.eos_ids)
+                done = self._decode([requests[index] for index in part], temperature, self.shape.tokens)
                 outputs.update(zip(part, done, strict=True))
         return [outputs[index] for index in range(len(requests))]
 
     @torch.no_grad()
-    def _decode(
-        self, requests: Sequence[RolloutRequest], temperature: float, eos_ids: tuple[int, ...]
-    ) -> list[RolloutOutput]:
+    def _decode(self, requests: Sequence[RolloutRequest], temperature: float, rules: TokenRules) -> list[RolloutOutput]:
         device = self.head.device
         distinct = list(dict.fromkeys(request.prompt for request in requests))  # a group shares one prompt
         state_BH, cache = self._forward(torch.tensor(distinct, device=device), None)
@@ -90,20 +91,23 @@ class TransformersEngine:
             rows = torch.tensor([distinct.index(request.prompt) for request in requests], device=device)
             cache.batch_select_indices(rows)
             state_BH = state_BH[rows]
+        capture = Capture(keeps_states=self.options.keeps_states)
         tokens: list[list[int]] = [[] for _ in requests]
-        states: list[list[torch.Tensor]] = [[] for _ in requests]
         alive = list(range(len(requests)))
         for position in range(max(request.max_tokens for request in requests)):
+            keys = [(index, position) for index in alive]
+            capture.add_states(keys, state_BH)
             logits_BV = state_BH.to(torch.float32) @ self.head.T
+            if rules.suppressed_ids:
+                logits_BV[:, rules.suppressed_ids] = -torch.inf
             seeds = [requests[index].seed for index in alive]
-            noise_BV = gumbel_batch_torch(seeds, [position] * len(alive), logits_BV.shape[1], device)
-            choice = choose_torch(logits_BV, temperature, noise_BV).tolist()
-            kept_BH = state_BH.to("cpu")
+            choice_B, logprobs_B = sample(logits_BV, temperature, seeds, [position] * len(alive))
+            choice = choice_B.tolist()
+            capture.add_choices(keys, choice_B, logprobs_B)
             going = []
             for row, (index, token) in enumerate(zip(alive, choice, strict=True)):
                 tokens[index].append(token)
-                states[index].append(kept_BH[row])
-                if token not in eos_ids and position + 1 < requests[index].max_tokens:
+                if token not in rules.end_ids and position + 1 < requests[index].max_tokens:
                     going.append(row)
             if not going:
                 break
@@ -111,9 +115,7 @@ class TransformersEngine:
                 cache.batch_select_indices(torch.tensor(going, device=device))
             alive = [alive[row] for row in going]
             state_BH, cache = self._forward(torch.tensor([[choice[row]] for row in going], device=device), cache)
-        return [
-            RolloutOutput(tokens=tuple(own), states=torch.stack(rows)) for own, rows in zip(tokens, states, strict=True)
-        ]
+        return [capture.take(index, own) for index, own in enumerate(tokens)]
 
     def _forward(self, ids_BS: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
         out = self.decoder(input_ids=ids_BS, past_key_values=cache, use_cache=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,18 +15,17 @@ from typing import Any
 
 from stannary.errors import OperatorError, PolicyError
 from worker.engine import PolicyShape, RolloutOutput, RolloutRequest, read_shape
+from worker.imposing import RequestSeed
 
 log = logging.getLogger(__name__)
 
-_REQUIRED = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # states are taken in memory, never sent
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the capture knows runner V1
-}
 _DEFAULTS = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # several processes share the cores
     "VLLM_LOGGING_LEVEL": "ERROR",  # its warnings at this start are about tokenizers and threads that we do not use
     "VLLM_NO_USAGE_STATS": "1",
 }
+RUNNERS = {"v1": "0", "v2": "1"}
+"""Model runners by name, with what vLLM's environment calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,26 @@ class VllmOptions:
     block_size: int | None = None
     block_count: int | None = None
     """Forces the number of cache blocks, to make preemption happen in tests."""
+    keeps_states: bool = False
+    runner: str = "v1"
+    """vLLM's model runner: v1 or v2."""
+    tensor_parallel: int = 1
+    is_multiprocess: bool = False
+    """Whether vLLM's core runs in a process of its own; workers do in any case where there are several."""
+    is_eager: bool = True
+    """Without CUDA graphs."""
+    is_asynchronous: bool = False
+    """Whether the next step is scheduled before the last one's tokens are known."""
+
+
+def _let_modules_be_scanned() -> None:
+    """Let vLLM look through the namespace of every loaded module, as it does when it starts.
+
+    llvmlite's library object, loaded with our compiled code, answers every name with a function, `__dict__` too.
+    """
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    if ffi is not None:
+        ffi.lib._fntab.setdefault("__dict__", {})
 
 
 class VllmEngine:
@@ -49,12 +69,19 @@ class VllmEngine:
     name = "vllm"
 
     def __init__(self, options: VllmOptions | None = None) -> None:
+        """Set vLLM's environment. Raises: OperatorError where it is set otherwise already."""
         self.options = options or VllmOptions()
         self.shape: PolicyShape | None = None
         self.llm: Any = None
-        self.capture: Any = None
+        self.runner = ""
         self.rollouts = 0
-        for key, value in _REQUIRED.items():
+        if self.options.runner not in RUNNERS:
+            raise OperatorError(f"runner: expected one of {', '.join(RUNNERS)}, got {self.options.runner}")
+        required = {
+            "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(self.options.is_multiprocess)),
+            "VLLM_USE_V2_MODEL_RUNNER": RUNNERS[self.options.runner],
+        }
+        for key, value in required.items():
             if os.environ.setdefault(key, value) != value:
                 raise OperatorError(f"{key}: expected {value} or unset, got {os.environ[key]}")
         for key, value in _DEFAULTS.items():
@@ -74,16 +101,15 @@ class VllmEngine:
             assert self.shape is not None
             self.shape.check_reload(shape)
             self.llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
-            self.capture.head.forget()
             # Cached keys and values are the old policy's.
             if not self.llm.reset_prefix_cache():
                 raise OperatorError("vLLM: the prefix cache could not be emptied")
+        self.llm.collective_rpc("stannary_renew", args=(list(shape.tokens.suppressed_ids),))
         self.shape = shape
 
     def _start(self, folder: Path, shape: PolicyShape) -> None:
+        _let_modules_be_scanned()
         from vllm import LLM
-
-        from worker.capture_vllm import ImposedToken, attach
 
         options = self.options
         extra: dict[str, Any] = {}
@@ -97,32 +123,38 @@ class VllmEngine:
             dtype="bfloat16",
             hf_overrides={"head_dtype": "float32"},  # logits in fp32: the protocol's, and right after a reload
             generation_config="vllm",
-            enforce_eager=True,
-            async_scheduling=False,  # the position of a token is the length of the output list
+            enforce_eager=options.is_eager,
+            async_scheduling=options.is_asynchronous,
+            tensor_parallel_size=options.tensor_parallel,
             max_model_len=shape.context,
             max_num_seqs=options.max_sequences,
             max_num_batched_tokens=max(options.max_batched_tokens, options.max_sequences),
             enable_prefix_caching=options.is_prefix_caching,
             kv_cache_memory_bytes=options.kv_cache_bytes,
-            logits_processors=[ImposedToken],
+            logits_processors=[f"worker.runner_{options.runner}:ImposedToken"],
+            worker_extension_cls="worker.vllm_extension.ProvingWorker",
             disable_log_stats=True,
             use_tqdm_on_load=False,
             **extra,
         )
-        (self.capture,) = self.llm.collective_rpc(attach)
-        log.info("vLLM engine started with %s", type(self.capture.runner).__name__)
+        answers = self.llm.collective_rpc("stannary_attach", args=(options.keeps_states,))
+        for _, problem in answers:
+            if problem:
+                raise OperatorError(problem)
+        self.runner = answers[0][0]
+        log.info("vLLM engine started with %s", self.runner)
 
     def generate(self, requests: Sequence[RolloutRequest], temperature: float) -> list[RolloutOutput]:
-        """One completion a request, in order.
+        """One completion a request, in order; one that lost a state comes with the reason in place of proofs.
 
-        Raises: PolicyError on a request that the policy cannot serve; ProofError when vLLM lost a state.
+        Raises: PolicyError on a request that the policy cannot serve.
         """
         if self.shape is None:
             raise PolicyError("no policy is loaded")
         self.shape.check_requests(requests, temperature)
         from vllm import SamplingParams
 
-        from worker.capture_vllm import ROLLOUT, SEED, TEMPERATURE
+        from worker.vllm_extension import unpacked
 
         first = self.rollouts
         self.rollouts += len(requests)
@@ -132,26 +164,19 @@ class VllmEngine:
                 temperature=0.0,
                 max_tokens=request.max_tokens,
                 ignore_eos=True,  # the end ids below are the policy's own; vLLM's guess of one is not needed
-                stop_token_ids=list(self.shape.eos_ids),
+                stop_token_ids=sorted(self.shape.tokens.end_ids),
                 detokenize=False,
-                extra_args={SEED: request.seed.hex(), TEMPERATURE: temperature, ROLLOUT: first + index},
+                extra_args=RequestSeed(request.seed, temperature, first + index).extra_args(),
             )
             for index, request in enumerate(requests)
         ]
-        self.capture.is_on = True
-        try:
-            results = self.llm.generate(prompts, params, use_tqdm=False)
-            outputs = []
-            for index, result in enumerate(results):
-                tokens = tuple(result.outputs[0].token_ids)
-                outputs.append(RolloutOutput(tokens=tokens, states=self.capture.take(first + index, len(tokens))))
-            return outputs
-        finally:
-            self.capture.is_on = False
-            self.capture.rows.clear()
+        results = self.llm.generate(prompts, params, use_tqdm=False)
+        finished = [[first + index, list(result.outputs[0].token_ids)] for index, result in enumerate(results)]
+        messages = self.llm.collective_rpc("stannary_take", args=(finished,))[0]
+        return [unpacked(message, self.shape.hidden) for message in messages]
 
     def close(self) -> None:
         """End vLLM and free its memory."""
         if self.llm is not None:
             self.llm.llm_engine.engine_core.shutdown()
-            self.llm, self.capture, self.shape = None, None, None
+            self.llm, self.shape = None, None

@@ -1,4 +1,4 @@
-"""From generated tokens and states to a submission: proofs, file, leaf. It must not know of engines, clocks or HTTP.
+"""From proved completions to a submission: file and leaf. It must not know of engines, clocks or HTTP.
 
 Token ids go into the file exactly as they were sampled: nothing here decodes or encodes text.
 """
@@ -28,9 +28,9 @@ class Group:
 
 
 def make_group(lease: Lease, rules: PoolRules, prompt: Sequence[int], outputs: Sequence[RolloutOutput]) -> Group:
-    """Prove a group's rollouts and write its submission.
+    """Write the submission of a group.
 
-    Raises: ProofError if anything about the outputs cannot be proved; then nothing must be submitted.
+    Raises: ProofError if any rollout has no proofs; then nothing must be submitted.
     """
     if len(outputs) != rules.group_size:
         raise ProofError(f"group: expected {rules.group_size} rollouts, got {len(outputs)}")
@@ -39,9 +39,14 @@ def make_group(lease: Lease, rules: PoolRules, prompt: Sequence[int], outputs: S
         length = len(output.tokens)
         if not 1 <= length <= rules.max_completion_tokens:
             raise ProofError(f"rollout {index}: expected 1 … {rules.max_completion_tokens} tokens, got {length}")
-        if output.states.shape[0] != length:
-            raise ProofError(f"rollout {index}: expected a state a token ({length}), got {output.states.shape[0]}")
-        rollouts.append(Rollout(tuple(prompt), tuple(output.tokens), tuple(toploc.build(output.states))))
+        if output.reason:
+            raise ProofError(f"rollout {index}: {output.reason}")
+        if len(output.proofs) != toploc.chunk_count(length):
+            raise ProofError(
+                f"rollout {index}: expected {toploc.chunk_count(length)} proofs for {length} tokens, "
+                f"got {len(output.proofs)}"
+            )
+        rollouts.append(Rollout(tuple(prompt), output.tokens, output.proofs))
     data = encode_group(rollouts)
     if len(data) > MAX_SUBMISSION_BYTES:
         raise ProofError(f"submission: {len(data)} bytes, at most {MAX_SUBMISSION_BYTES} are taken")

@@ -9,12 +9,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from stannary import toploc
 from stannary.errors import OperatorError
-from stannary.sampling import gaps
-from worker.engine import Engine, RolloutRequest
+from stannary.sampling import replay_completion
+from worker.engine import Engine, RolloutOutput, RolloutRequest
 
 TEMPERATURE = 0.7
 ROUNDING = 1e-3
@@ -56,6 +57,8 @@ def write_tiny_policy(folder: Path, seed: int, *, is_tied: bool) -> Path:
 def check(engine: Engine, workspace: Path) -> None:
     """Generate with one tiny tied policy, then with another in the same engine, and replay both.
 
+    The engine must keep states.
+
     Raises: OperatorError naming the first thing that is not as the protocol assumes.
     """
     requests = [
@@ -68,7 +71,7 @@ def check(engine: Engine, workspace: Path) -> None:
         what = f"{engine.name} engine, {'first load' if number == 0 else 'after new weights'}"
         model = _load(folder)
         for request, output in zip(requests, engine.generate(requests, TEMPERATURE), strict=True):
-            _check_one(what, model, request, output.tokens, output.states)
+            _check_one(what, model, request, output)
 
 
 def _load(folder: Path) -> Any:
@@ -78,17 +81,23 @@ def _load(folder: Path) -> Any:
 
 
 @torch.no_grad()
-def _check_one(what: str, model: Any, request: RolloutRequest, tokens: tuple[int, ...], states: torch.Tensor) -> None:
-    if not tokens or states.shape != (len(tokens), 128) or states.dtype != torch.bfloat16:
-        raise OperatorError(f"{what}: {len(tokens)} tokens came with states {list(states.shape)} {states.dtype}")
+def _check_one(what: str, model: Any, request: RolloutRequest, output: RolloutOutput) -> None:
+    tokens, states = output.tokens, output.states
+    if output.reason:
+        raise OperatorError(f"{what}: a completion has no proofs: {output.reason}")
+    if states is None or not tokens or states.shape != (len(tokens), 128) or states.dtype != torch.bfloat16:
+        found = "none" if states is None else f"{list(states.shape)} {states.dtype}"
+        raise OperatorError(f"{what}: {len(tokens)} tokens came with states: {found}")
     if (tokens[-1] != 1 and len(tokens) != request.max_tokens) or 1 in tokens[:-1]:
         raise OperatorError(f"{what}: a completion ended neither with the end id nor at its cap")
     head = model.get_output_embeddings().weight.float()
-    own = gaps((states.float() @ head.T).numpy(), tokens, TEMPERATURE, request.seed)
+    own = replay_completion((states.float() @ head.T).numpy(), tokens, TEMPERATURE, request.seed)
     if own.gap.max() > ROUNDING:
         raise OperatorError(f"{what}: tokens are not the choice of their own states (gap {own.gap.max():.3g})")
+    if np.abs(own.logprob - np.array(output.logprobs)).max() > ROUNDING:
+        raise OperatorError(f"{what}: log-probabilities are not those of the logits that were sampled from")
     ids = torch.tensor([[*request.prompt, *tokens[:-1]]])
     replayed = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0, len(request.prompt) - 1 :]
-    for drift in toploc.verify(replayed, toploc.build(states)):
+    for drift in toploc.verify(replayed, output.proofs):
         if drift.exponent_mismatches > EXPONENT_MISMATCHES or drift.mantissa_mean > MANTISSA_MEAN:
-            raise OperatorError(f"{what}: captured states are not those of the policy ({drift})")
+            raise OperatorError(f"{what}: proved states are not those of the policy ({drift})")

@@ -5,10 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eth_abi.abi import decode, encode
+from eth_abi.abi import encode
+from eth_abi.codec import ABICodec
+from eth_abi.decoding import StringDecoder
+from eth_abi.encoding import TextStringEncoder
+from eth_abi.registry import BaseEquals, registry
 from eth_utils.abi import collapse_if_tuple
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
+
+
+class _AnyText(StringDecoder):
+    """Reads texts that contracts hand on as they came: bytes that are no UTF-8 become U+FFFD, and end no reading."""
+
+    def __init__(self) -> None:
+        super().__init__(handle_string_errors="replace")  # type: ignore[no-untyped-call]
+
+
+def _codec() -> ABICodec:
+    own = registry.copy()  # type: ignore[no-untyped-call]
+    own.unregister("string")
+    is_text = BaseEquals("string", with_sub=False)  # type: ignore[no-untyped-call]
+    own.register(is_text, TextStringEncoder, _AnyText, label="string")
+    return ABICodec(own)
+
+
+decode = _codec().decode
+"""Decodes values by their types. Raises: eth_abi's DecodingError, and OverflowError for an offset beyond all bounds."""
 
 
 def type_of(part: Mapping[str, Any]) -> str:

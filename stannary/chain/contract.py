@@ -7,12 +7,11 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError, EncodingError
 
 import contracts
 from contracts import ContractName
-from stannary.chain.abi import decode_event, encode_arguments, plain, selector, signature, topic, type_of
+from stannary.chain.abi import decode, decode_event, encode_arguments, plain, selector, signature, topic, type_of
 from stannary.chain.connection import Block, Call, Connection, Mined
 from stannary.errors import ChainError, Malformed
 from stannary.types import Address

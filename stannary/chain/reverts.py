@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
 import contracts
-from stannary.chain.abi import plain, selector, type_of
+from stannary.chain.abi import decode, plain, selector, type_of
 
 _ERROR_STRING = "08c379a0"
 _PANIC = "4e487b71"
@@ -42,7 +41,7 @@ def decode_revert(data: object, message: str) -> DecodedRevert:
             return DecodedRevert(f"an error that no contract of ours declares (0x{prefix})")
         inputs = declared["inputs"]
         values = decode([type_of(item) for item in inputs], body)
-    except DecodingError:
+    except (DecodingError, OverflowError):
         return DecodedRevert(f"an error that cannot be decoded ({data[:74]})")
     named = {item["name"] or "value": plain(item, value) for item, value in zip(inputs, values, strict=True)}
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in named.items())

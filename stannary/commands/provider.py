@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic_core import from_json
 
 from stannary.commands.options import (
     Amount,
@@ -350,7 +351,7 @@ def _consent(chain: Chain, provider: Address, keystore: Path | None, password_fi
 
 def _read_consent(file: Path) -> dict[str, object]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = from_json(file.read_bytes(), allow_inf_nan=False)  # bounds the nesting, as json does not
     except OSError as error:
         raise SettingsError(f"consent {file}: {error.strerror}") from None
     except ValueError:

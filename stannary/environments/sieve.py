@@ -36,11 +36,15 @@ class Sieve:
     def __init__(self, parameters: Mapping[str, object], policy_folder: Path) -> None:
         """Read the token ids of the task's words from the policy's tokenizer.
 
-        Raises: Malformed for a parameter (the task has none), PolicyError when the tokenizer lacks the task's words.
+        Raises: Malformed for a parameter (the task has none), PolicyError when the tokenizer cannot be read or
+        lacks the task's words.
         """
         if parameters:
             raise Malformed("environment.parameters", expected="none for sieve", got=dict(parameters))
-        vocabulary: dict[str, int] = Tokenizer.from_file(str(policy_folder / "tokenizer.json")).get_vocab()
+        try:
+            vocabulary: dict[str, int] = Tokenizer.from_file(str(policy_folder / "tokenizer.json")).get_vocab()
+        except Exception as error:  # tokenizers raises no class of its own
+            raise PolicyError(f"{policy_folder / 'tokenizer.json'} cannot be read: {error}") from error
         missing = sorted({"<bos>", "<eos>", ":", *CLASSES, *SYMBOLS} - set(vocabulary))
         if missing:
             raise PolicyError(f"the tokenizer of {policy_folder} lacks words of the sieve task: {' '.join(missing)}")

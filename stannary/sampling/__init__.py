@@ -6,8 +6,24 @@ Needs numpy only; `stannary.sampling.torch` is the same rule for tensors. Knows 
 
 from __future__ import annotations
 
-from stannary.sampling.choice import Gaps, choose, gaps
+from stannary.sampling.choice import TEMPERATURE_MAX, TEMPERATURE_MIN, Replay, choose, replay, replay_completion
 from stannary.sampling.noise import gumbel, gumbel_batch, gumbel_table
 from stannary.sampling.philox import SEED_BYTES, philox4x32
+from stannary.sampling.statistics import SamplingStatistics, joined, summarise
 
-__all__ = ["SEED_BYTES", "Gaps", "choose", "gaps", "gumbel", "gumbel_batch", "gumbel_table", "philox4x32"]
+__all__ = [
+    "SEED_BYTES",
+    "TEMPERATURE_MAX",
+    "TEMPERATURE_MIN",
+    "Replay",
+    "SamplingStatistics",
+    "choose",
+    "gumbel",
+    "gumbel_batch",
+    "gumbel_table",
+    "joined",
+    "philox4x32",
+    "replay",
+    "replay_completion",
+    "summarise",
+]

@@ -16,8 +16,8 @@ from stannary.errors import OperatorError
 from stannary.sampling.philox import WORD, philox_arrays, seed_words
 
 MANTISSA_BITS = 11
-SHIFT = 23 - MANTISSA_BITS
-OFFSET = (127 << MANTISSA_BITS) - 1  # index of x = 1 is 1
+SHIFT = np.int32(23 - MANTISSA_BITS)
+OFFSET = np.int32((127 << MANTISSA_BITS) - 1)  # index of x = 1 is 1
 TABLE_SIZE = (32 << MANTISSA_BITS) + 2  # x = 0; 32 octaves; x that rounds up to 2^32
 TABLE_SHA256 = "786a51ed76c8d60b741526b1aefa95ef4cc0ef8aa70d1a23624c9e906f2d30e9"
 
@@ -78,9 +78,9 @@ def gumbel_batch(seeds: Sequence[bytes], positions: Sequence[int], vocab: int) -
     from stannary.sampling.kernel import fill_noise
 
     words, where = counters(seeds, positions, vocab)
-    noise = np.empty((len(words), -(-vocab // 4) * 4), np.float32)
-    fill_noise(words, where, gumbel_table(), SHIFT, OFFSET, noise)
-    return noise[:, :vocab]
+    noise = np.empty((len(words), vocab), np.float32)
+    fill_noise(words, where, gumbel_table(), noise)
+    return noise
 
 
 def gumbel_by_array_operations(seeds: Sequence[bytes], positions: Sequence[int], vocab: int) -> F32:

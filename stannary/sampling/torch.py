@@ -7,27 +7,101 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from stannary.sampling.noise import OFFSET, SHIFT, counters, gumbel_batch, gumbel_table
+from stannary.sampling.choice import Replay, replay, require_temperature
+from stannary.sampling.noise import OFFSET, SHIFT, counters, gumbel_table
 from stannary.sampling.philox import MULTIPLIERS, ROUNDS, WEYL, WORD
 
 
-def gumbel_batch_torch(
-    seeds: Sequence[bytes], positions: Sequence[int], vocab: int, device: torch.device
-) -> torch.Tensor:
-    """Noise of many (seed, position) pairs on a device.
+def sample(
+    logits: torch.Tensor, temperature: float, seeds: Sequence[bytes], positions: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The token of each row and its log-probability without noise; ties go to the lowest id.
 
-    Shapes: [len(seeds), vocab] float32.
-    Raises: ValueError as `gumbel_batch`.
+    A row whose logits are not finite has an arbitrary token and NaN as its log-probability: it spoils no other row, and
+    a device is not waited for. Shapes: logits [B, V] float32 on any device, unchanged; results [B] int64 and [B] float32
+    on that device.
+    Raises: ValueError on another dtype or a temperature outside the protocol's.
     """
-    if device.type == "cpu":
-        return torch.from_numpy(gumbel_batch(seeds, positions, vocab))  # compiled for it
-    return noise_by_tensor_ops(seeds, positions, vocab, device)
+    if logits.dtype != torch.float32:
+        raise ValueError(f"logits: expected float32, got {logits.dtype}")
+    divisor = require_temperature(temperature)
+    if logits.device.type != "cpu":
+        return _sample_by_tensor_ops(logits, temperature, seeds, positions)
+    from stannary.sampling.kernel import replay_rows
+
+    rows = logits.detach().contiguous()
+    words, where = counters(seeds, positions, rows.shape[1])
+    if len(words) != len(rows):
+        raise ValueError(f"seeds: expected {len(rows)}, one a row, got {len(words)}")
+    choice, unused = np.empty(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    best, second, claimed = (np.empty(len(rows), np.float32) for _ in range(3))
+    replay_rows(rows.numpy(), divisor, words, where, gumbel_table(), unused, choice, best, second, claimed)
+    return torch.from_numpy(choice), _logprobs(_scaled(rows, temperature), torch.from_numpy(choice))
+
+
+def _sample_by_tensor_ops(
+    logits: torch.Tensor, temperature: float, seeds: Sequence[bytes], positions: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    scaled = _scaled(logits, temperature)
+    scores = scaled + noise_by_tensor_ops(seeds, positions, logits.shape[1], logits.device)
+    choice = _lowest_of(scores, scores.max(dim=-1).values)
+    return choice, _logprobs(scaled, choice)
+
+
+def replay_tensor(
+    logits: torch.Tensor, tokens: Sequence[int], temperature: float, seeds: Sequence[bytes], positions: Sequence[int]
+) -> Replay:
+    """`stannary.sampling.replay` where the logits are: of a device, only numbers a row come to the host.
+
+    Shapes: logits [R, V] float32; tokens, seeds, positions R.
+    Raises: ValueError as `replay`.
+    """
+    if logits.device.type == "cpu":
+        return replay(logits.detach().numpy(), tokens, temperature, seeds, positions)
+    return replay_by_tensor_ops(logits, tokens, temperature, seeds, positions)
+
+
+def replay_by_tensor_ops(
+    logits: torch.Tensor, tokens: Sequence[int], temperature: float, seeds: Sequence[bytes], positions: Sequence[int]
+) -> Replay:
+    """The replay made of tensor operations alone, for any device."""
+    require_temperature(temperature)
+    if logits.dtype != torch.float32 or logits.ndim != 2 or len(logits) != len(tokens):
+        raise ValueError(f"logits: expected float32 [{len(tokens)}, V], got {logits.dtype} {list(logits.shape)}")
+    vocab = logits.shape[1]
+    if not all(0 <= token < vocab for token in tokens):
+        raise ValueError(f"tokens: expected ids 0 … {vocab - 1}, got {min(tokens)} … {max(tokens)}")
+    scaled = _scaled(logits, temperature)
+    scores = scaled + noise_by_tensor_ops(seeds, positions, vocab, logits.device)
+    ids = torch.tensor(tokens, dtype=torch.int64, device=logits.device)[:, None]
+    first_two = scores.topk(2, dim=-1).values
+    total = torch.logsumexp(scaled.double(), dim=-1)
+    columns = torch.stack(
+        [
+            first_two[:, 0].double(),
+            first_two[:, 1].double(),
+            scores.gather(1, ids)[:, 0].double(),
+            scaled.gather(1, ids)[:, 0].double() - total,
+            (scaled.max(dim=-1).values.double() - total).exp(),
+            _lowest_of(scores, first_two[:, 0]).double(),
+        ]
+    )
+    best, second, claimed, logprob, top, choice = columns.cpu().numpy()
+    if not (np.isfinite(best).all() and np.isfinite(claimed).all()):
+        raise ValueError("logits: expected finite numbers")
+    return Replay(
+        gap=best - claimed,
+        margin=best - second,
+        choice=choice.astype(np.int64),
+        logprob=logprob,
+        top_probability=top,
+    )
 
 
 def noise_by_tensor_ops(
     seeds: Sequence[bytes], positions: Sequence[int], vocab: int, device: torch.device
 ) -> torch.Tensor:
-    """The noise made of int64 tensor operations alone, for any device."""
+    """The noise made of int64 tensor operations alone, for any device. Shapes: [len(seeds), vocab] float32."""
     seed_columns, where = counters(seeds, positions, vocab)
     columns = torch.from_numpy(np.column_stack([seed_columns, where]).astype(np.int64)).to(device)
     key0, key1, c2, c3, c1 = columns[:, :, None].unbind(1)
@@ -41,39 +115,22 @@ def noise_by_tensor_ops(
         c1, c3 = p1 & WORD, p0 & WORD
         key0, key1 = (key0 + WEYL[0]) & WORD, (key1 + WEYL[1]) & WORD
     words = torch.stack([c0, c1, c2, c3], dim=-1).reshape(shape[0], -1)
-    index = ((words.to(torch.float32).view(torch.int32) >> SHIFT) - OFFSET).clamp_(min=0)
+    index = ((words.to(torch.float32).view(torch.int32) >> int(SHIFT)) - int(OFFSET)).clamp_(min=0)
     table = torch.from_numpy(gumbel_table().copy()).to(device)
     return table[index.to(torch.int64)][:, :vocab]
 
 
-def perturb_(logits: torch.Tensor, temperature: float, noise: torch.Tensor) -> torch.Tensor:
-    """fp32(logits / T) + noise, written into the logits.
-
-    Raises: ValueError on logits that are not float32 or a temperature that is not above 0.
-    """
-    if logits.dtype != torch.float32 or noise.dtype != torch.float32:
-        raise ValueError(f"logits, noise: expected float32, got {logits.dtype}, {noise.dtype}")
-    if not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature: expected above 0, got {temperature}")
+def _scaled(logits: torch.Tensor, temperature: float) -> torch.Tensor:
     # A tensor, not a number: CUDA divides by a number as a product with its reciprocal, which rounds otherwise.
-    divisor = torch.full((1,), temperature, dtype=torch.float32, device=logits.device)
-    return logits.div_(divisor).add_(noise)
+    return logits / torch.full((1,), temperature, dtype=torch.float32, device=logits.device)
 
 
-def choose_torch(logits: torch.Tensor, temperature: float, noise: torch.Tensor) -> torch.Tensor:
-    """The token of each row; ties go to the lowest id. The logits are overwritten.
+def _logprobs(scaled: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return scaled.gather(1, ids[:, None])[:, 0] - torch.logsumexp(scaled, dim=-1)
 
-    Shapes: logits, noise [B, V]; result [B] int64.
-    Raises: ValueError on logits that are not finite.
-    """
-    scores = perturb_(logits, temperature, noise)
-    best, choice = scores.max(dim=-1)
-    if not bool(torch.isfinite(best).all()):
-        raise ValueError("logits: expected finite numbers")
-    # max() does not promise the first of equals on every device: take the lowest id that reaches the best.
-    ties = (scores == best[:, None]).sum(dim=-1) > 1
-    if bool(ties.any()):
-        ids = torch.arange(scores.shape[-1], device=scores.device).expand_as(scores)
-        lowest = torch.where(scores == best[:, None], ids, scores.shape[-1]).min(dim=-1).values
-        choice = torch.where(ties, lowest, choice)
-    return choice
+
+def _lowest_of(scores: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+    """The lowest id that reaches each row's best: max() promises the first of equals on no device."""
+    ids = torch.arange(scores.shape[-1], device=scores.device).expand_as(scores)
+    last = scores.shape[-1] - 1  # of a row of NaN, which equals nothing
+    return torch.where(scores == best[:, None], ids, last).min(dim=-1).values

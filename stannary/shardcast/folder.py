@@ -15,6 +15,9 @@ from stannary.errors import OperatorError, PolicyError
 from stannary.shardcast.manifest import Manifest, describe_folder
 from stannary.shardcast.safetensors import TensorInfo, require_bf16_finite
 
+MAX_CONFIG_BYTES = 1 << 20
+MAX_JSON_BYTES = 64 << 20
+"""Of any other JSON file, such as a tokenizer; those in use take up to 35 MB."""
 PARTIAL = ".partial-"
 """Prefix of folders that are not whole yet; whoever finds one after a crash may delete it."""
 
@@ -26,6 +29,8 @@ def check_policy_folder(folder: Path, like: Path | None = None) -> None:
     Raises: PolicyError naming the file and what is wrong with it.
     """
     describe_config(folder)
+    for path in sorted(folder.glob("*.json")):
+        read_json(path, MAX_JSON_BYTES)  # an engine's own reader may not bound the nesting
     tensors = _tensors(folder)
     if like is None:
         return
@@ -43,10 +48,7 @@ def check_policy_folder(folder: Path, like: Path | None = None) -> None:
 
 def describe_config(folder: Path) -> dict[str, object]:
     """Return the folder's config.json. Raises: PolicyError if it is unreadable or asks for code of its own."""
-    try:
-        config = from_json((folder / "config.json").read_bytes(), allow_inf_nan=False)
-    except (OSError, ValueError) as error:
-        raise PolicyError(f"{folder / 'config.json'} cannot be read: {error}") from error
+    config = read_json(folder / "config.json")
     if not isinstance(config, dict):
         raise PolicyError(f"{folder / 'config.json'} is no JSON object")
     if "auto_map" in config:
@@ -114,6 +116,20 @@ def clear_partial(parent: Path) -> None:
     """Remove what interrupted writers left in a folder."""
     for left in parent.glob(f"{PARTIAL}*"):
         shutil.rmtree(left, ignore_errors=True)
+
+
+def read_json(path: Path, limit_bytes: int = MAX_CONFIG_BYTES) -> object:
+    """Return the value of a JSON file of a policy folder. Raises: PolicyError if it is unreadable, or longer.
+
+    The reader bounds the nesting whatever the recursion limit of this process is.
+    """
+    try:
+        size = path.stat().st_size
+        if size > limit_bytes:
+            raise PolicyError(f"{path} has {size} bytes, at most {limit_bytes} are read")
+        return from_json(path.read_bytes(), allow_inf_nan=False)
+    except (OSError, ValueError) as error:
+        raise PolicyError(f"{path} cannot be read: {error}") from error
 
 
 def _tensors(folder: Path) -> dict[str, TensorInfo]:

@@ -99,7 +99,7 @@ def _tensor(path: Path, name: str, entry: Any) -> TensorInfo:
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
         raise _wrong(path, f"tensor {name!r} must have dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if dtype not in _DTYPE_BYTES:
+    if not isinstance(dtype, str) or dtype not in _DTYPE_BYTES:
         raise _wrong(path, f"tensor {name!r} has the unknown dtype {dtype!r}")
     if not _is_naturals(shape) or len(shape) > MAX_DIMENSIONS:
         raise _wrong(path, f"tensor {name!r} has the shape {shape!r}")

@@ -27,15 +27,12 @@ def build(states: torch.Tensor | U16) -> list[bytes]:
     Raises: ProofError on other dtypes, no token, a chunk of fewer than 128 values, states that are not finite.
     """
     # Compiled code is loaded by whoever builds or verifies, not by whoever reads a length.
-    from stannary.toploc.field import injective_modulus, interpolate, inverses
+    from stannary.toploc.field import inverses, prove
     from stannary.toploc.states import top_points
 
-    proofs = []
-    for index, value in zip(*top_points(states), strict=True):
-        modulus = injective_modulus(index)
-        if modulus == 0:
-            raise ProofError("chunk: no injective modulus")
-        coefficients = np.empty(TOP_K, np.uint32)
-        interpolate((index % modulus).astype(np.uint32), value, inverses(), coefficients)
-        proofs.append(Proof(modulus=modulus, coefficients=coefficients).to_bytes())
-    return proofs
+    indices, values = top_points(states)
+    moduli, coefficients = np.empty(len(indices), np.int64), np.empty((len(indices), TOP_K), np.uint32)
+    prove(indices, values, inverses(), moduli, coefficients)
+    if not moduli.all():
+        raise ProofError(f"chunk {int(moduli.argmin())}: no injective modulus")
+    return [Proof(modulus, own).to_bytes() for modulus, own in zip(moduli.tolist(), coefficients, strict=True)]

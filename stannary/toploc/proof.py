@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,17 +33,25 @@ class Proof:
 
 
 def parse(proof: bytes) -> Proof:
-    """Read one proof, refusing whatever the builder cannot have written, before any arithmetic.
+    """Read one proof. Raises: ProofError as `parse_all`."""
+    moduli, coefficients = parse_all([proof])
+    return Proof(modulus=int(moduli[0]), coefficients=coefficients[0])
 
+
+def parse_all(proofs: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    """Read the proofs of a completion, refusing whatever the builder cannot have written, before any arithmetic.
+
+    Shapes: moduli [chunks], coefficients [chunks, 128].
     Raises: ProofError on another length, a modulus outside its range, or a coefficient outside the field.
     """
-    if len(proof) != PROOF_BYTES:
-        raise ProofError(f"proof: expected {PROOF_BYTES} bytes, got {len(proof)}")
-    modulus = int.from_bytes(proof[:2], "big")
-    if not MODULUS_MIN <= modulus <= PRIME:
+    for proof in proofs:
+        if len(proof) != PROOF_BYTES:
+            raise ProofError(f"proof: expected {PROOF_BYTES} bytes, got {len(proof)}")
+    words = np.frombuffer(b"".join(proofs), dtype=">u2").reshape(-1, 1 + TOP_K)
+    moduli, coefficients = words[:, 0].astype(np.int64), words[:, 1:].astype(np.uint32)
+    for modulus in moduli[(moduli < MODULUS_MIN) | (moduli > PRIME)][:1]:
         raise ProofError(f"proof modulus: expected {MODULUS_MIN} … {PRIME}, got {modulus}")
-    coefficients = np.frombuffer(proof, dtype=">u2", offset=2).astype(np.uint32)
-    highest = int(coefficients.max())
+    highest = int(coefficients.max(initial=0))
     if highest >= PRIME:
         raise ProofError(f"proof coefficient: expected below {PRIME}, got {highest}")
-    return Proof(modulus=modulus, coefficients=coefficients)
+    return moduli, coefficients

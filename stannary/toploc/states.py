@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stannary.errors import ProofError
-from stannary.toploc.field import I64, MAGNITUDE, NOT_FINITE, U16, U32, largest
+from stannary.toploc.field import I64, MAGNITUDE, NOT_FINITE, U16, U32, largest_of_chunks
 from stannary.toploc.proof import CHUNK_TOKENS, TOP_K
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def top_points(states: torch.Tensor | U16) -> tuple[I64, U32]:
 def _top_points(bits: U16) -> tuple[I64, U32]:
     count = -(-len(bits) // CHUNK_TOKENS)
     indices, values = np.empty((count, TOP_K), np.int64), np.empty((count, TOP_K), np.uint32)
-    for chunk in range(count):
-        flat = bits[chunk * CHUNK_TOKENS : (chunk + 1) * CHUNK_TOKENS].reshape(-1)
-        largest(flat, indices[chunk])
-        values[chunk] = flat[indices[chunk]]
+    largest_of_chunks(bits.reshape(-1), CHUNK_TOKENS * bits.shape[1], indices, values)
     return indices, values
 
 

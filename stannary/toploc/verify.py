@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stannary.errors import ProofError
-from stannary.toploc.proof import parse
+from stannary.toploc.proof import parse_all
 
 if TYPE_CHECKING:
     import torch
@@ -36,26 +35,14 @@ def verify(states: torch.Tensor | U16, proofs: Sequence[bytes]) -> list[ChunkDri
     Shapes: states [T, H] recomputed; proofs ceil(T / 32), in order.
     Raises: ProofError on another number of proofs, a malformed proof, or states that no proof can be built of.
     """
-    from stannary.toploc.field import evaluate
+    from stannary.toploc.field import measure
     from stannary.toploc.states import top_points
 
-    parsed = [parse(proof) for proof in proofs]
+    moduli, coefficients = parse_all(proofs)
     indices, own = top_points(states)
-    if len(parsed) != len(own):
-        raise ProofError(f"proofs: expected {len(own)} for {len(states)} tokens, got {len(proofs)}")
-    claimed = np.empty_like(own)
-    for chunk, proof in enumerate(parsed):
-        evaluate(proof.coefficients, (indices[chunk] % proof.modulus).astype(np.uint32), claimed[chunk])
-    agree = (own >> 7) & 0xFF == (claimed >> 7) & 0xFF  # the sign is not compared: the published rule
-    difference = np.abs((own & 0x7F).astype(np.int64) - (claimed & 0x7F).astype(np.int64))
-    drifts = []
-    for row, same in zip(difference, agree, strict=True):
-        errors = row[same]
-        drifts.append(
-            ChunkDrift(
-                exponent_mismatches=int(same.size - errors.size),
-                mantissa_mean=float(errors.mean()) if errors.size else math.inf,
-                mantissa_median=float(np.median(errors)) if errors.size else math.inf,
-            )
-        )
-    return drifts
+    count = len(own)
+    if len(moduli) != count:
+        raise ProofError(f"proofs: expected {count} for {len(states)} tokens, got {len(proofs)}")
+    mismatches, means, medians = np.empty(count, np.int64), np.empty(count), np.empty(count)
+    measure(indices, own, moduli, coefficients, mismatches, means, medians)
+    return [ChunkDrift(*figures) for figures in zip(mismatches.tolist(), means.tolist(), medians.tolist(), strict=True)]

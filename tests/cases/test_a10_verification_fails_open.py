@@ -55,7 +55,7 @@ class Dying:
 
     def __init__(self, real: Recompute) -> None:
         self._real, self._left = real, 1
-        self.vocabulary, self.hidden_size, self.end_ids = real.vocabulary, real.hidden_size, real.end_ids
+        self.vocabulary, self.hidden_size, self.tokens = real.vocabulary, real.hidden_size, real.tokens
         self.head_rows = real.head_rows
 
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:

@@ -15,7 +15,7 @@ from tests.worker.scripted import RULES, OnePrompt, ScriptedEngine, make_lease, 
 from trainer.batch import Sample, make_batch
 from validator.prefill import Prefill
 from worker.engine import RolloutRequest
-from worker.engine_transformers import TransformersEngine
+from worker.engine_transformers import TransformersEngine, TransformersOptions
 from worker.tripwire import write_tiny_policy
 
 START, END = 0, 1
@@ -71,7 +71,7 @@ def test_a25_odd_split_arrives_in_file_validator_and_trainer_as_it_was_sampled(t
 
 def test_a25_real_engine_file_and_prefill_agree_on_ids_and_lengths(tmp_path: Path) -> None:
     policy = write_tiny_policy(tmp_path / "policy", 5, is_tied=False)
-    engine = TransformersEngine()
+    engine = TransformersEngine(TransformersOptions(keeps_states=True))
     engine.load(policy)
     prompt = (START, 7, 8, 9)
     requests = [RolloutRequest(bytes([index]) * 32, prompt, 40) for index in range(RULES.group_size)]

@@ -15,7 +15,7 @@ from demo.adversaries import cheat, edit, lie, rounder
 from stannary import toploc
 from stannary.environments import Environment, Problem, describe_environment, load_environment
 from stannary.rollout import Rollout, decode_group
-from stannary.sampling import gaps
+from stannary.sampling import replay_completion
 from stannary.seeds import StepSeeds
 from stannary.types import Hash
 from tests.worker.scripted import (
@@ -101,7 +101,9 @@ def examine(policy: Path, groups: list[tuple[int, list[Rollout]]]) -> tuple[floa
             assert rollout.prompt == problem.prompt
             states, logits = prefill(model, rollout.prompt, rollout.completion)
             mismatches += [drift.exponent_mismatches for drift in toploc.verify(states, rollout.proofs)]
-            found = gaps(logits.numpy(), rollout.completion, RULES.temperature, seeds.rollout_seed(slot, index))
+            found = replay_completion(
+                logits.numpy(), rollout.completion, RULES.temperature, seeds.rollout_seed(slot, index)
+            )
             wrong += (found.gap > 0.3).tolist()
             rewards.append(environment.reward(problem, rollout.completion))
     return float(np.mean(mismatches)), float(np.mean(wrong)), float(np.mean(rewards))

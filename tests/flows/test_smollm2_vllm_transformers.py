@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from stannary import toploc
-from stannary.sampling import gaps
+from stannary.sampling import replay_completion
 from tests.worker.conftest import run_vllm
 from trainer.base import make_smollm2
 from validator.prefill import Prefill, prefill
@@ -60,14 +60,14 @@ def outputs(
     ]
     # 16 MiB of keys and values hold 700 tokens: the second half of the requests is preempted or waits.
     made = run_vllm([{"options": {"block_size": 32, "context": 512}, "acts": acts}], tmp_path_factory.mktemp("vllm"))
-    return [(tokens, states) for tokens, states in made["made"]["outputs"]]
+    return [(tokens, states) for tokens, states, _, _ in made["made"]["outputs"]]
 
 
 def is_accepted(
     model: Prefill, gap: float, seed: str, prompt: list[int], tokens: list[int], proofs: list[bytes]
 ) -> bool:
     states, logits = prefill(model, prompt, tokens)
-    replay = gaps(logits.numpy(), tokens, 1.0, bytes.fromhex(seed))
+    replay = replay_completion(logits.numpy(), tokens, 1.0, bytes.fromhex(seed))
     drifts = toploc.verify(states, proofs)
     return bool(replay.gap.max() <= gap) and all(
         drift.exponent_mismatches <= EXPONENT_MISMATCHES

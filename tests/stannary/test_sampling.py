@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -17,7 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stannary.errors import OperatorError
-from stannary.sampling import choose, gaps, gumbel, gumbel_batch, gumbel_table, noise, philox4x32
+from stannary.sampling import (
+    choose,
+    gumbel,
+    gumbel_batch,
+    gumbel_table,
+    joined,
+    noise,
+    philox4x32,
+    replay,
+    replay_completion,
+)
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "sampling.json").read_text())
 SEED = hashlib.sha256(b"a seed").digest()
@@ -118,13 +129,23 @@ def test_gumbel_by_all_ways_equals_the_reference(pairs: list[tuple[bytes, int]],
 @given(st.binary(min_size=32, max_size=32), st.integers(0, 2**32 - 1), st.integers(1, 300))
 def test_gumbel_by_tensor_operations_equals_numpy(seed: bytes, position: int, vocab: int) -> None:
     torch = pytest.importorskip("torch")
-    from stannary.sampling.torch import gumbel_batch_torch, noise_by_tensor_ops
+    from stannary.sampling.torch import noise_by_tensor_ops
 
-    cpu = torch.device("cpu")
     seeds, positions = [seed, SEED], [position, 3]
     expected = bits(gumbel_batch(seeds, positions, vocab))
-    assert bits(noise_by_tensor_ops(seeds, positions, vocab, cpu).numpy()) == expected
-    assert bits(gumbel_batch_torch(seeds, positions, vocab, cpu).numpy()) == expected
+    assert bits(noise_by_tensor_ops(seeds, positions, vocab, torch.device("cpu")).numpy()) == expected
+
+
+@pytest.mark.parametrize("vector", VECTORS["gumbel"])
+def test_gumbel_by_tensor_operations_equals_its_golden_bits(vector: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import noise_by_tensor_ops
+
+    seed = bytes.fromhex(vector["seed"])
+    found = noise_by_tensor_ops([seed], [vector["position"]], vector["vocab"], torch.device("cpu"))
+    assert bits(found[0].numpy()) == vector["float32_bits"]
+    by_arrays = noise.gumbel_by_array_operations([seed], [vector["position"]], vector["vocab"])
+    assert bits(by_arrays[0]) == vector["float32_bits"]
 
 
 def test_gumbel_has_the_distribution_of_its_name() -> None:
@@ -154,36 +175,56 @@ def test_choose_equals_its_golden_token(vector: dict[str, Any]) -> None:
 
 
 def test_choose_between_equals_takes_the_lowest_id() -> None:
-    torch = pytest.importorskip("torch")
-    from stannary.sampling.torch import choose_torch
-
     scores = np.array([[0, 5, 1, 5, 5], [7, 7, 7, 7, 7]], np.float32)
-    none = np.zeros_like(scores)
-    assert choose(scores, 1.0, none).tolist() == [1, 0]
-    assert choose_torch(torch.from_numpy(scores.copy()), 1.0, torch.from_numpy(none)).tolist() == [1, 0]
+    assert choose(scores, 1.0, np.zeros_like(scores)).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_choose_among_logits_that_are_not_finite_is_refused(bad: float) -> None:
+@pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf])
+def test_logits_that_are_not_finite_are_refused_or_marked_by_all_ways(bad: float) -> None:
     torch = pytest.importorskip("torch")
-    from stannary.sampling.torch import choose_torch
+    from stannary.sampling.torch import _sample_by_tensor_ops, replay_by_tensor_ops, sample
 
-    scores = np.array([0.0, bad, 1.0], np.float32)
+    logits = np.zeros((2, 500), np.float32)
+    logits[1, 400] = bad
+    seeds, positions = [SEED] * 2, [0, 1]
     with pytest.raises(ValueError, match="finite"):
-        choose(scores, 1.0, np.zeros_like(scores))
+        choose(logits, 1.0, np.zeros_like(logits))
+    for way in (sample, _sample_by_tensor_ops):
+        chosen, logprobs = way(torch.from_numpy(logits.copy()), 1.0, seeds, positions)
+        assert 0 <= int(chosen[1]) < 500
+        assert torch.isfinite(logprobs).tolist() == [True, False]
     with pytest.raises(ValueError, match="finite"):
-        choose_torch(torch.from_numpy(scores[None]), 1.0, torch.zeros(1, 3))
+        replay(logits, [0, 1], 1.0, seeds, positions)
+    with pytest.raises(ValueError, match="finite"):
+        replay_by_tensor_ops(torch.from_numpy(logits.copy()), [0, 1], 1.0, seeds, positions)
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
-def test_choose_at_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
-    with pytest.raises(ValueError, match="temperature"):
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 0.29, 1.51, math.nan, math.inf])
+def test_temperature_outside_the_protocol_is_refused(temperature: float) -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import sample
+
+    with pytest.raises(ValueError, match=r"temperature: expected 0\.3 … 1\.5"):
         choose(np.zeros(3, np.float32), temperature, np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match=r"temperature: expected 0\.3 … 1\.5"):
+        replay(np.zeros((1, 3), np.float32), [0], temperature, [SEED], [0])
+    with pytest.raises(ValueError, match=r"temperature: expected 0\.3 … 1\.5"):
+        sample(torch.zeros(1, 3), temperature, [SEED], [0])
 
 
-def test_choose_of_double_precision_is_refused() -> None:
+def test_double_precision_is_refused() -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import replay_by_tensor_ops, sample
+
     with pytest.raises(ValueError, match="float32"):
         choose(np.zeros(3, np.float64), 1.0, np.zeros(3, np.float32))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="float32"):
+        replay(np.zeros((1, 3), np.float64), [0], 1.0, [SEED], [0])  # type: ignore[arg-type]
+    for dtype in (torch.float64, torch.bfloat16):
+        with pytest.raises(ValueError, match="float32"):
+            sample(torch.zeros(1, 3, dtype=dtype), 1.0, [SEED], [0])
+        with pytest.raises(ValueError, match="float32"):
+            replay_by_tensor_ops(torch.zeros(1, 3, dtype=dtype), [0], 1.0, [SEED], [0])
 
 
 @pytest.mark.parametrize("seed", [b"", b"x" * 31, b"x" * 33])
@@ -198,38 +239,110 @@ def test_gumbel_of_a_position_outside_32_bits_is_refused(position: int) -> None:
         gumbel(SEED, position, 4)
 
 
-def test_gaps_of_honest_tokens_are_zero_and_others_are_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+def random_logits(rows: int, vocab: int, seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(seed).normal(0, 2, (rows, vocab)).astype(np.float32)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 4),
+    st.sampled_from([2, 3, 63, 255, 256, 257, 1000]),
+    st.sampled_from([0.3, 0.6, 1.0, 1.5]),
+)
+def test_replay_by_all_ways_equals_the_rule_by_array_operations(
+    seed: int, rows: int, vocab: int, temperature: float
+) -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import _sample_by_tensor_ops, replay_by_tensor_ops, replay_tensor, sample
+
+    logits = random_logits(rows, vocab, seed)
+    logits[:, seed % vocab] = logits[:, 0]  # ties before the noise
+    if vocab > 2:
+        logits[:, (seed + 1) % vocab] = -np.inf  # a suppressed id
+    seeds = [hashlib.sha256(bytes([row])).digest() for row in range(rows)]
+    positions = [seed % 1000 + row for row in range(rows)]
+    drawn = noise.gumbel_by_array_operations(seeds, positions, vocab)
+    scores = logits / np.float32(temperature) + drawn
+    tokens = [int(np.argsort(-row, kind="stable")[row_number % 2]) for row_number, row in enumerate(scores)]
+    best = scores.max(axis=1).astype(np.float64)
+    every = np.arange(rows)
+    weights = np.exp(logits.astype(np.float64) / np.float32(temperature))
+    probability = weights / weights.sum(axis=1, keepdims=True)
+    tensor = torch.from_numpy(logits)
+    asked = (tokens, temperature, seeds, positions)
+    ways = (replay(logits, *asked), replay_tensor(tensor, *asked), replay_by_tensor_ops(tensor, *asked))
+    for way in ways:
+        assert way.choice.tolist() == scores.argmax(axis=1).tolist()
+        assert np.array_equal(way.gap, best - scores[every, tokens])
+        assert np.array_equal(way.margin, best - np.sort(scores, axis=1)[:, -2])
+        assert np.allclose(way.logprob, np.log(probability[every, tokens]), atol=2e-5)
+        assert np.allclose(way.top_probability, probability.max(axis=1), atol=2e-5)
+    for sampled in (sample, _sample_by_tensor_ops):
+        choice, logprob = sampled(tensor, temperature, seeds, positions)
+        assert choice.tolist() == scores.argmax(axis=1).tolist()
+        assert np.allclose(logprob.numpy(), np.log(probability[every, choice.numpy()]), atol=2e-5)
+    assert np.array_equal(tensor.numpy(), logits)
+
+
+def test_ties_after_the_noise_go_to_the_lowest_id_by_all_ways() -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import _sample_by_tensor_ops, replay_by_tensor_ops, sample
+
+    drawn = gumbel_batch([SEED], [0], 300)
+    logits = -drawn  # every score is exactly 0
+    assert choose(logits, 1.0, drawn).tolist() == [0]
+    found = replay(logits, [299], 1.0, [SEED], [0])
+    assert (found.choice.tolist(), found.gap.tolist(), found.margin.tolist()) == ([0], [0.0], [0.0])
+    tensor = torch.from_numpy(logits)
+    assert replay_by_tensor_ops(tensor, [299], 1.0, [SEED], [0]).choice.tolist() == [0]
+    for way in (sample, _sample_by_tensor_ops):
+        assert way(tensor, 1.0, [SEED], [0])[0].tolist() == [0]
+
+
+def test_replay_of_a_completion_counts_positions_from_the_first() -> None:
+    logits = random_logits(9, 100, 1)
+    tokens = choose(logits, 0.8, gumbel_batch([SEED] * 9, range(5, 14), 100)).tolist()
+    assert replay_completion(logits, tokens, 0.8, SEED, first_position=5).gap.tolist() == [0.0] * 9
+    assert (replay_completion(logits, tokens, 0.8, SEED, first_position=6).gap > 0).any()
+
+
+def test_replay_in_parts_equals_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     from stannary.sampling import choice
 
-    monkeypatch.setattr(choice, "VALUES_A_CHUNK", 250)  # 100 ids: two positions a chunk
-    logits = np.random.default_rng(1).normal(0, 2, (9, 100)).astype(np.float32)
-    drawn = gumbel_batch([SEED] * 9, range(5, 14), 100)
-    tokens = choose(logits, 0.8, drawn)
-    honest = gaps(logits, tokens.tolist(), 0.8, SEED, first_position=5)
-    assert honest.gap.tolist() == [0.0] * 9
-    assert honest.choice.tolist() == tokens.tolist()
-    scores = (logits / np.float32(0.8) + drawn).astype(np.float64)
-    ordered = np.sort(scores, axis=1)
-    assert np.array_equal(honest.margin, ordered[:, -1] - ordered[:, -2])
-    other = [(int(token) + 1) % 100 for token in tokens]
-    assert np.array_equal(
-        gaps(logits, other, 0.8, SEED, first_position=5).gap, ordered[:, -1] - scores[range(9), other]
+    logits = random_logits(9, 100, 2)
+    whole = replay_completion(logits, [3] * 9, 1.0, SEED)
+    monkeypatch.setattr(choice, "VALUES_A_CHUNK", 250)  # two rows of the softmax at once
+    parts = joined(
+        [
+            replay_completion(logits[:4], [3] * 4, 1.0, SEED),
+            replay_completion(logits[4:], [3] * 5, 1.0, SEED, first_position=4),
+        ]
     )
-    shifted = gaps(logits, tokens.tolist(), 0.8, SEED, first_position=6)
-    assert (shifted.gap > 0).any()
+    for field in dataclasses.fields(whole):
+        assert np.array_equal(getattr(whole, field.name), getattr(parts, field.name))
+    assert len(parts) == 9
 
 
-@pytest.mark.parametrize(("tokens", "said"), [([0, 1], "one row a token"), ([0, 1, 7], "ids"), ([0, -1, 2], "ids")])
-def test_gaps_of_tokens_that_do_not_fit_are_refused(tokens: list[int], said: str) -> None:
+@pytest.mark.parametrize(("tokens", "said"), [([0, 1], "logits: expected"), ([0, 1, 7], "ids"), ([0, -1, 2], "ids")])
+def test_replay_of_tokens_that_do_not_fit_is_refused(tokens: list[int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        gaps(np.zeros((3, 7), np.float32), tokens, 1.0, SEED)
+        replay_completion(np.zeros((3, 7), np.float32), tokens, 1.0, SEED)
 
 
-def test_gaps_of_logits_that_are_not_finite_are_refused() -> None:
+def test_replay_of_a_suppressed_token_is_refused() -> None:
     logits = np.zeros((2, 5), np.float32)
     logits[1, 3] = -np.inf
+    assert len(replay_completion(logits, [3, 2], 1.0, SEED)) == 2
     with pytest.raises(ValueError, match="finite"):
-        gaps(logits, [0, 3], 1.0, SEED)
+        replay_completion(logits, [0, 3], 1.0, SEED)
+
+
+def test_replay_with_seeds_that_do_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="seeds: expected 2"):
+        replay(np.zeros((2, 5), np.float32), [0, 1], 1.0, [SEED], [0, 1])
+    with pytest.raises(ValueError, match="vocabulary"):
+        replay(np.zeros((1, 1), np.float32), [0], 1.0, [SEED], [0])
 
 
 def test_sampling_and_toploc_import_without_torch() -> None:

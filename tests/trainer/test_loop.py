@@ -24,6 +24,7 @@ from stannary.rollout import PROOF_BYTES, Rollout, content_hash, encode_group
 from stannary.seeds import StepSeeds
 from stannary.shardcast import fetch, weights_url
 from stannary.structs import Submission
+from stannary.token_rules import TokenRules
 from stannary.types import ZERO_HASH, Outcome, Phase, Role, to_hex
 from stannary.wire import SubmissionIn, SubmissionMessage
 from tests.chains import Devnet
@@ -110,7 +111,7 @@ class World:
             completions = sample(
                 Policy(folder, Recipe(0.0)).model,
                 [problem.prompt] * GROUP,
-                end_ids=frozenset({1}),
+                rules=TokenRules(frozenset({1})),
                 max_tokens=TOKENS,
                 temperature=1.0,
                 seed=lease.step * SLOTS + lease.slot,

@@ -16,6 +16,7 @@ from stannary.cards import Card
 from stannary.environments import Environment, describe_environment, load_environment
 from stannary.rollout import Rollout, content_hash, encode_group
 from stannary.sampling import gumbel_batch
+from stannary.token_rules import TokenRules
 from stannary.seeds import StepSeeds
 from stannary.structs import Domain, Lease, Submission
 from stannary.types import Address, Hash, parse_address
@@ -63,7 +64,7 @@ def generate(
     """Sample by the protocol's rule, a whole prefix at a time, and return tokens and the states that predicted them."""
     rows: list[list[int]] = [[] for _ in seeds]
     for position in range(cap):
-        open_rows = [index for index, row in enumerate(rows) if not row or row[-1] not in policy.end_ids]
+        open_rows = [index for index, row in enumerate(rows) if not row or row[-1] not in policy.tokens.end_ids]
         if not open_rows:
             break
         # A token more than there is: its state is the one that predicts the token to come.
@@ -142,7 +143,9 @@ def neighbour(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = load_environment(describe_environment("sieve", {}, toy), toy)
     problems = [environment.problem(bytes([slot]) * 32) for slot in range(8)]
     prompts = [problem.prompt for problem in problems for _ in range(8)]
-    completions = sample(policy.model, prompts, end_ids=frozenset({1}), max_tokens=48, temperature=1.0, seed=1)
+    completions = sample(
+        policy.model, prompts, rules=TokenRules(frozenset({1})), max_tokens=48, temperature=1.0, seed=1
+    )
     groups = [[(problem, completions[8 * slot + row]) for row in range(8)] for slot, problem in enumerate(problems)]
     policy.train(learnable(environment, groups)[0])
     return policy.export(tmp_path_factory.mktemp("neighbour") / "policy")

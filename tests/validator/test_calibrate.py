@@ -12,12 +12,12 @@ from stannary.errors import Malformed, SettingsError
 from validator.calibrate import BOUND_LEAST, calibrate
 from validator.corpus import Corpus, Recorded, policy_digest
 from worker.engine import RolloutRequest
-from worker.engine_transformers import TransformersEngine
+from worker.engine_transformers import TransformersEngine, TransformersOptions
 
 
 @pytest.fixture(scope="module")
 def corpus(toy: Path, environment: Environment) -> Corpus:
-    engine = TransformersEngine()
+    engine = TransformersEngine(TransformersOptions(keeps_states=True))
     engine.load(toy)
     groups = []
     for slot in range(5):

@@ -15,6 +15,7 @@ from stannary.cards import Allowance, Card
 from stannary.environments import Environment
 from stannary.errors import AbstainError
 from stannary.sampling import gumbel
+from stannary.token_rules import TokenRules
 from stannary.types import Hash, Outcome, Reason
 from stannary.verdict import rewards_hash
 from tests.validator.conftest import FACTS, NODE, RULES, STRANGER, Bench, generate, leaf_of, prove, provider_of
@@ -41,7 +42,7 @@ def test_honest_corpus_of_the_engine_is_never_rejected(
 ) -> None:
     for folder in (toy, neighbour):
         engine = TransformersEngine(
-            TransformersOptions(dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[engine_dtype])
+            TransformersOptions(dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[engine_dtype], keeps_states=True)
         )
         engine.load(folder)
         judge = Judge(RULES, FACTS, card, environment, Prefill(folder, prefill_dtype))
@@ -113,9 +114,9 @@ def test_runner_up_at_every_chance_is_caught(bench: Bench) -> None:
             (states,) = policy.states(bench.prompt, [[*row, 0]])
             scores = policy.logits(states[-1:])[0] + torch.from_numpy(gumbel(seed, len(row), policy.vocabulary))
             best, second = scores.topk(2).indices.tolist()
-            is_near = float(scores[best] - scores[second]) < 0.3 and best not in policy.end_ids
+            is_near = float(scores[best] - scores[second]) < 0.3 and best not in policy.tokens.end_ids
             row.append(second if is_near else best)
-            if row[-1] in policy.end_ids:
+            if row[-1] in policy.tokens.end_ids:
                 break
         rows.append(tuple(row))
     finding = bench.finding(prove(bench.prompt, rows, policy.states(bench.prompt, rows)))
@@ -160,7 +161,7 @@ def test_one_hostile_leaf_leaves_the_others_alone(bench: Bench) -> None:
 
 def test_own_failure_is_raised_and_never_a_verdict(bench: Bench) -> None:
     class Broken:
-        vocabulary, hidden_size, end_ids, head_rows = 64, 128, frozenset({1}), 64
+        vocabulary, hidden_size, tokens, head_rows = 64, 128, TokenRules(frozenset({1})), 64
 
         def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
             raise RuntimeError("the device is gone")
@@ -175,7 +176,7 @@ def test_own_failure_is_raised_and_never_a_verdict(bench: Bench) -> None:
 
 def test_own_states_that_are_not_finite_are_no_verdict(bench: Bench) -> None:
     class Drifted:
-        vocabulary, hidden_size, end_ids, head_rows = 64, 128, frozenset({1}), 64
+        vocabulary, hidden_size, tokens, head_rows = 64, 128, TokenRules(frozenset({1})), 64
 
         def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
             return [torch.full((len(own), 128), float("nan"), dtype=torch.bfloat16) for own in completions]

@@ -148,7 +148,7 @@ class Slow:
 
     def __init__(self, real: Recompute) -> None:
         self._real, self.clock = real, Clock()
-        self.vocabulary, self.hidden_size, self.end_ids = real.vocabulary, real.hidden_size, real.end_ids
+        self.vocabulary, self.hidden_size, self.tokens = real.vocabulary, real.hidden_size, real.tokens
         self.head_rows = real.head_rows
 
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:

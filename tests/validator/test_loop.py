@@ -417,7 +417,7 @@ class FailsOnSlotThree:
 
     def __init__(self, real: Recompute, tokens: Sequence[Sequence[int]]) -> None:
         self._real, self._tokens, self.calls = real, [tuple(own) for own in tokens], 0
-        self.vocabulary, self.hidden_size, self.end_ids = real.vocabulary, real.hidden_size, real.end_ids
+        self.vocabulary, self.hidden_size, self.tokens = real.vocabulary, real.hidden_size, real.tokens
         self.head_rows = real.head_rows
 
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:

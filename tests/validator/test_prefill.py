@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from stannary.errors import PolicyError
 from validator import prefill as module
-from validator.prefill import Prefill, prefill, read_end_ids
+from validator.prefill import Prefill, prefill
 
 PROMPT = (0, 5, 12, 40, 3)
 COMPLETIONS = [(12,), (13, 14, 15), tuple(range(12, 44)), (*range(12, 46), 1)]
@@ -73,13 +73,13 @@ def test_folder_without_weights_is_refused(toy: Path, tmp_path: Path) -> None:
         Prefill(tmp_path / "policy", "fp32")
 
 
-@pytest.mark.parametrize("value", [None, "1", [], [-1], [1, "2"], True])
-def test_end_ids_that_are_none_are_refused(value: object, tmp_path: Path) -> None:
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": value}))
-    with pytest.raises(PolicyError):
-        read_end_ids(tmp_path)
-
-
-def test_end_ids_may_be_several(tmp_path: Path) -> None:
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 7]}))
-    assert read_end_ids(tmp_path) == {1, 7}
+def test_suppressed_ids_have_no_logit(toy: Path, tmp_path: Path) -> None:
+    shutil.copytree(toy, tmp_path / "policy")
+    generation = json.loads((toy / "generation_config.json").read_text())
+    (tmp_path / "policy" / "generation_config.json").write_text(json.dumps(generation | {"suppress_tokens": [5, 9]}))
+    states, plain = prefill(Prefill(toy, "fp32"), PROMPT, COMPLETIONS[0])
+    _, logits = prefill(Prefill(tmp_path / "policy", "fp32"), PROMPT, COMPLETIONS[0])
+    assert logits[:, [5, 9]].eq(-torch.inf).all()
+    kept = [token for token in range(plain.shape[1]) if token not in (5, 9)]
+    assert torch.equal(logits[:, kept], plain[:, kept])
+    assert states.shape[0] == len(COMPLETIONS[0])

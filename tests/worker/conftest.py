@@ -32,8 +32,9 @@ def run_vllm(plan: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
     """Run engines and requests by plan (see probe_vllm.py) in a new process and return what they made."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_text(json.dumps(plan))
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    root = str(PROBE.parents[2])  # of the tests, which are not installed
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": root}
     command = [sys.executable, str(PROBE), str(folder / "plan.json"), str(folder / "result.pt")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-9000:]
     return torch.load(folder / "result.pt", weights_only=True)

@@ -20,6 +20,7 @@ from stannary.rollout import content_hash
 from stannary.structs import Domain, Lease, Receipt
 from stannary.types import Address, Hash, Phase, parse_address, to_hex
 from stannary.wire import HeartbeatIn, LeaseMessage, LeasesOut, SubmissionIn
+from worker.capture import Capture
 from worker.engine import RolloutOutput, RolloutRequest
 from worker.leases import PoolRules, StepFacts
 from worker.loop import Pace, Parts, Worker
@@ -133,7 +134,12 @@ class ScriptedEngine:
         for request in requests:
             tokens = self.completions(request)
             torch.manual_seed(int.from_bytes(request.seed[:4]))
-            outputs.append(RolloutOutput(tokens, torch.randn(len(tokens), HIDDEN).to(self.dtype)))
+            capture = Capture()
+            keys = [(0, position) for position in range(len(tokens))]
+            for key, state in zip(keys, torch.randn(len(tokens), HIDDEN).to(self.dtype), strict=True):
+                capture.add_states([key], state[None])
+            capture.add_choices(keys, torch.tensor(tokens), torch.zeros(len(tokens)))
+            outputs.append(capture.take(0, tokens))
         return outputs
 
     def close(self) -> None:

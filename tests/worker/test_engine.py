@@ -26,8 +26,8 @@ def shape(tmp_path: Path) -> PolicyShape:
 
 
 def test_read_shape_takes_one_or_several_end_ids(tmp_path: Path, shape: PolicyShape) -> None:
-    assert (shape.eos_ids, shape.context, shape.vocabulary, shape.hidden) == ((1, 5), 128, 64, 128)
-    assert read_shape(write(tmp_path, CONFIG, {"eos_token_id": 1})).eos_ids == (1,)
+    assert (shape.tokens.end_ids, shape.context, shape.vocabulary, shape.hidden) == ({1, 5}, 128, 64, 128)
+    assert read_shape(write(tmp_path, CONFIG, {"eos_token_id": 1})).tokens.end_ids == {1}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_request_that_the_policy_cannot_serve_is_refused(
         shape.check_requests([request_], 1.0)
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_temperature_that_is_not_positive_is_refused(shape: PolicyShape, temperature: float) -> None:
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 0.29, 1.51, float("nan"), float("inf")])
+def test_temperature_outside_the_protocol_is_refused(shape: PolicyShape, temperature: float) -> None:
     with pytest.raises(PolicyError, match="temperature"):
         shape.check_requests([], temperature)

@@ -6,12 +6,13 @@ import hashlib
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from stannary import toploc
 from stannary.errors import PolicyError
-from stannary.sampling import gaps
+from stannary.sampling import replay_completion
 from validator.prefill import Prefill, prefill
 from worker.engine import RolloutOutput, RolloutRequest
 from worker.engine_transformers import TransformersEngine, TransformersOptions
@@ -41,14 +42,19 @@ def check_replay(
         tokens = output.tokens
         assert len(tokens) == asked.max_tokens or tokens[-1] == EOS
         assert EOS not in tokens[:-1]
+        assert output.states is not None
         assert output.states.shape == (len(tokens), 128)
         assert output.states.dtype == torch.bfloat16
-        assert gaps(model.logits(output.states).numpy(), tokens, temperature, asked.seed).gap.max() < 1e-4
+        own = replay_completion(model.logits(output.states).numpy(), tokens, temperature, asked.seed)
+        assert own.gap.max() < 1e-4
+        assert np.abs(own.logprob - output.logprobs).max() < 1e-4
         replayed, logits = prefill(model, asked.prompt, tokens)
-        assert gaps(logits.numpy(), tokens, temperature, asked.seed).gap.max() < (0.5 if dtype == "bf16" else 0.1)
-        proofs = toploc.build(output.states)
-        assert len(proofs) == -(-len(tokens) // 32)
-        for drift in toploc.verify(replayed, proofs):
+        assert replay_completion(logits.numpy(), tokens, temperature, asked.seed).gap.max() < (
+            0.5 if dtype == "bf16" else 0.1
+        )
+        assert output.proofs == tuple(toploc.build(output.states))
+        assert len(output.proofs) == -(-len(tokens) // 32)
+        for drift in toploc.verify(replayed, output.proofs):
             assert drift.exponent_mismatches <= (20 if dtype == "bf16" else 2)
             assert drift.mantissa_mean <= (8 if dtype == "bf16" else 0.1)
 
@@ -56,7 +62,9 @@ def check_replay(
 @pytest.mark.parametrize("kind", ["untied", "tied"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_generation_equals_a_replay_without_cache(kind: str, dtype: str, tiny: dict[str, Path]) -> None:
-    options = TransformersOptions(dtype=torch.bfloat16 if dtype == "bf16" else torch.float32, max_sequences=3)
+    options = TransformersOptions(
+        dtype=torch.bfloat16 if dtype == "bf16" else torch.float32, max_sequences=3, keeps_states=True
+    )
     engine = TransformersEngine(options)
     for name, temperature in (("a", 1.0), ("b", 0.6)):
         engine.load(tiny[f"{kind}-{name}"])
@@ -66,7 +74,7 @@ def test_generation_equals_a_replay_without_cache(kind: str, dtype: str, tiny: d
     fresh.load(tiny[f"{kind}-b"])
     for output, again in zip(outputs, fresh.generate(MIXED, 0.6), strict=True):
         assert output.tokens == again.tokens
-        assert torch.equal(output.states, again.states)
+        assert output.proofs == again.proofs
     engine.close()
 
 
@@ -78,12 +86,14 @@ def test_rollouts_of_one_prompt_differ_by_their_seeds(tiny: dict[str, Path]) -> 
 
 
 def test_generation_in_another_batch_drifts_by_rounding_only(tiny: dict[str, Path]) -> None:
-    engine = TransformersEngine(TransformersOptions(dtype=torch.float32))
+    engine = TransformersEngine(TransformersOptions(dtype=torch.float32, keeps_states=True))
     engine.load(tiny["untied-a"])
     together = engine.generate(MIXED, 1.0)
     for asked, output in zip(MIXED, together, strict=True):
         (alone,) = engine.generate([asked], 1.0)
         assert alone.tokens == output.tokens
+        assert alone.states is not None
+        assert output.states is not None
         assert (alone.states.float() - output.states.float()).abs().max() < 0.05
 
 
@@ -97,3 +107,20 @@ def test_load_of_a_folder_without_weights_is_refused(tiny: dict[str, Path], tmp_
         (tmp_path / name).write_bytes((tiny["tied-a"] / name).read_bytes())
     with pytest.raises(PolicyError, match="cannot load"):
         TransformersEngine().load(tmp_path)
+
+
+def test_states_are_handed_out_only_where_they_are_asked_for(tiny: dict[str, Path]) -> None:
+    engine = TransformersEngine()
+    engine.load(tiny["untied-a"])
+    (output,) = engine.generate(MIXED[:1], 1.0)
+    assert output.states is None
+    assert output.proofs
+
+
+def test_model_that_is_not_in_bf16_still_proves_bf16_states(tiny: dict[str, Path]) -> None:
+    engine = TransformersEngine(TransformersOptions(dtype=torch.float32, keeps_states=True))
+    engine.load(tiny["untied-a"])
+    (output,) = engine.generate(MIXED[:1], 1.0)
+    assert output.states is not None
+    assert output.states.dtype == torch.bfloat16
+    assert not output.reason

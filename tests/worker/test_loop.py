@@ -210,7 +210,10 @@ def test_float32_states_are_never_submitted(caplog: pytest.LogCaptureFixture) ->
     with pytest.raises(ProofError, match="expected bfloat16"):
         list(play(scene, ticks=60))
     assert scene.coordinator.leaves == []
-    assert caplog.text.count("not submitted, no proof can be given: states: expected bfloat16") == MAX_UNPROVABLE
+    assert (
+        caplog.text.count("no proof can be given: rollout 0: tokens from 0 on: states: expected bfloat16")
+        == MAX_UNPROVABLE
+    )
 
 
 def test_group_beyond_the_cap_is_never_submitted(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ from stannary.documents import canonical, document_hash
 from stannary.environments import describe_environment, load_environment
 from stannary.errors import StannaryError
 from stannary.rollout import decode_group
-from stannary.sampling import gaps
+from stannary.sampling import replay_completion
 from stannary.seeds import StepSeeds
 from stannary.shardcast import describe_folder
 from stannary.types import ZERO_HASH, Hash, Phase, Role, parse_hash
@@ -183,7 +183,7 @@ def test_worker_process_delivers_what_a_validator_would_accept_and_stops_fast(to
             states, logits = prefill(model, rollout.prompt, rollout.completion)
             assert all(drift.exponent_mismatches <= 24 for drift in toploc.verify(states, rollout.proofs))
             seed = seeds.rollout_seed(message.slot, index)
-            worst.append(np.mean(gaps(logits.numpy(), rollout.completion, 1.0, seed).gap > 0.3))
+            worst.append(np.mean(replay_completion(logits.numpy(), rollout.completion, 1.0, seed).gap > 0.3))
     assert np.mean(worst) < 0.02
     # Signs of life come every few seconds: the one that tells of the policy may come after the groups.
     told = town.eventually(

@@ -6,24 +6,27 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from stannary.errors import OperatorError
+from stannary.toploc import build
 from worker.engine import RolloutOutput, RolloutRequest
-from worker.engine_transformers import TransformersEngine
+from worker.engine_transformers import TransformersEngine, TransformersOptions
 from worker.tripwire import check
 
 ON_VLLM = """
 import sys
+from dataclasses import replace
 from pathlib import Path
-from worker.engine_vllm import VllmEngine
+from worker.engine_vllm import VllmEngine, VllmOptions
 from worker.tripwire import check
-engine = VllmEngine()
+engine = VllmEngine(VllmOptions(keeps_states=True))
 check(engine, Path(sys.argv[1]))
-print("runner", type(engine.capture.runner).__name__)
+print("runner", engine.runner)
 """
 
 
@@ -32,7 +35,7 @@ def test_tripwire_on_vllm_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ON_VLLM, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert "runner CPUModelRunner" in done.stdout
+    assert "runner vllm.v1.worker.cpu_model_runner.CPUModelRunner" in done.stdout
 
 
 def test_tripwire_on_an_unknown_runner_is_refused() -> None:
@@ -44,14 +47,19 @@ def test_tripwire_on_an_unknown_runner_is_refused() -> None:
 
 
 def test_tripwire_on_transformers_passes(tmp_path: Path) -> None:
-    check(TransformersEngine(), tmp_path)
+    check(TransformersEngine(TransformersOptions(keeps_states=True)), tmp_path)
+
+
+def states_of(output: RolloutOutput) -> torch.Tensor:
+    assert output.states is not None
+    return output.states
 
 
 class Faulty(TransformersEngine):
     """An engine broken in one way."""
 
     def __init__(self, fault: str) -> None:
-        super().__init__()
+        super().__init__(TransformersOptions(keeps_states=True))
         self.fault = fault
 
     def load(self, folder: Path) -> None:
@@ -62,14 +70,21 @@ class Faulty(TransformersEngine):
 
     def generate(self, requests: Sequence[RolloutRequest], temperature: float) -> list[RolloutOutput]:
         good = super().generate(requests, 1.0 if self.fault == "temperature" else temperature)
-        if self.fault == "shifted states":
-            return [RolloutOutput(o.tokens, torch.roll(o.states, 1, 0)) for o in good]
-        if self.fault == "last state lost":
-            return [RolloutOutput(o.tokens, o.states[:-1]) for o in good]
-        if self.fault == "foreign states":
-            return [RolloutOutput(o.tokens, o.states * 1.25) for o in good]
-        if self.fault == "stopped early":
-            return [RolloutOutput(o.tokens[:2], o.states[:2]) for o in good]
+        match self.fault:
+            case "shifted states":
+                return [replace(output, states=torch.roll(states_of(output), 1, 0)) for output in good]
+            case "last state lost":
+                return [replace(output, states=states_of(output)[:-1]) for output in good]
+            case "no states":
+                return [replace(output, states=None) for output in good]
+            case "foreign proofs":
+                return [replace(output, proofs=tuple(build(states_of(output) * 1.25))) for output in good]
+            case "other log-probabilities":
+                return [replace(output, logprobs=tuple(value - 0.1 for value in output.logprobs)) for output in good]
+            case "no proofs":
+                return [replace(output, proofs=(), reason="a state was lost") for output in good]
+            case "stopped early":
+                return [replace(output, tokens=output.tokens[:2], states=states_of(output)[:2]) for output in good]
         return good
 
 
@@ -80,7 +95,10 @@ class Faulty(TransformersEngine):
         ("temperature", "first load: tokens are not the choice"),
         ("shifted states", "tokens are not the choice"),
         ("last state lost", "came with states"),
-        ("foreign states", "(tokens are not the choice|captured states are not)"),
+        ("no states", "came with states: none"),
+        ("foreign proofs", "proved states are not those of the policy"),
+        ("other log-probabilities", "log-probabilities are not those"),
+        ("no proofs", "has no proofs: a state was lost"),
         ("stopped early", "ended neither"),
     ],
 )
