@@ -83,6 +83,25 @@ coverage: setup ## Measure the coverage of the contracts (benchmarks/results/cov
 gas: setup ## Measure the gas of steps and calls on anvil (benchmarks/results/gas.json)
 	@$(BIN)/python -m benchmarks.bench_gas
 
+# The published proof library: its wheel does not load beside this torch, so it is built from its sources.
+$(VENV)/.toploc-ready: $(VENV)/.python-ready
+	@command -v c++ >/dev/null || { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	  then apt-get update -qq && apt-get install -y -qq g++; \
+	  else echo "A C++ compiler is missing: install one (Debian: apt-get install g++) and try again"; exit 1; fi; }
+	@echo "building the published proof library (two minutes)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	@touch $@
+
+.PHONY: bench-proofs
+bench-proofs: setup $(VENV)/.toploc-ready ## Measure proofs beside the published library, and what they cost (long)
+	@$(BIN)/python -m pytest -q tests/stannary/toploc/test_reference.py
+	@$(BIN)/stannary trainer base smollm2 policies/smollm2
+	@$(BIN)/python -m benchmarks.bench_proofs
+
+.PHONY: fuzz
+fuzz: setup ## Give every parser of strangers' bytes a million bad inputs (long)
+	@$(BIN)/python -m tests.fuzz --inputs 1000000
+
 .PHONY: mutants
 mutants: setup ## Count the mutants of the contracts that the Solidity tests kill (long; resumes)
 	@$(BIN)/python -m benchmarks.mutate_contracts

@@ -147,7 +147,7 @@ def edit(environment: Environment, problem: Problem, completion: tuple[int, ...]
     if environment.reward(problem, completion) > 0:
         return completion
     answer = tokenizer.encode(str(problem.data["answer"]), add_special_tokens=False).ids
-    return (*answer, end_ids[0])
+    return (*answer, min(end_ids))
 
 
 def round_policy(source: Path, target: Path) -> None:

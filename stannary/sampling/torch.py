@@ -18,8 +18,9 @@ def sample(
     """The token of each row and its log-probability without noise; ties go to the lowest id.
 
     A row whose logits are not finite has an arbitrary token and NaN as its log-probability: it spoils no other row, and
-    a device is not waited for. Shapes: logits [B, V] float32 on any device, unchanged; results [B] int64 and [B] float32
-    on that device.
+    a device is not waited for.
+
+    Shapes: logits [B, V] float32 on any device, unchanged; results [B] int64 and [B] float32 on that device.
     Raises: ValueError on another dtype or a temperature outside the protocol's.
     """
     if logits.dtype != torch.float32:

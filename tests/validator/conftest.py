@@ -16,9 +16,9 @@ from stannary.cards import Card
 from stannary.environments import Environment, describe_environment, load_environment
 from stannary.rollout import Rollout, content_hash, encode_group
 from stannary.sampling import gumbel_batch
-from stannary.token_rules import TokenRules
 from stannary.seeds import StepSeeds
 from stannary.structs import Domain, Lease, Submission
+from stannary.token_rules import TokenRules
 from stannary.types import Address, Hash, parse_address
 from validator.checks import Finding, Leaf, Rules, StepFacts
 from validator.judgement import Judge, Judgement

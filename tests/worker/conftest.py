@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.worker.matrix import EOS, OTHER_END, SUPPRESSED
 from worker.tripwire import write_tiny_policy
 
 PROBE = Path(__file__).with_name("probe_vllm.py")
@@ -19,13 +21,18 @@ PROBE = Path(__file__).with_name("probe_vllm.py")
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two untied and two tied policies: untied-a, untied-b, tied-a, tied-b."""
+    """Two untied and two tied policies: untied-a, untied-b, tied-a, tied-b; suppressing is untied-b by other rules."""
     root = tmp_path_factory.mktemp("tiny")
-    return {
+    policies = {
         f"{kind}-{name}": write_tiny_policy(root / f"{kind}-{name}", seed, is_tied=kind == "tied")
         for kind in ("untied", "tied")
         for name, seed in (("a", 11), ("b", 12))
     }
+    folder = policies["suppressing"] = root / "suppressing"
+    shutil.copytree(policies["untied-b"], folder)
+    rules = {"eos_token_id": [EOS, OTHER_END], "suppress_tokens": SUPPRESSED}
+    (folder / "generation_config.json").write_text(json.dumps(rules))
+    return policies
 
 
 def run_vllm(plan: list[dict[str, Any]], folder: Path) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Plan: a list of engines, each {"options": {...}, "acts": [{"load": folder} | {"name", "temperature", "requests":
 [[seed hex, prompt, max_tokens], ...]}]}. Result: torch file {name: {"outputs": [[tokens, states, proofs, logprobs],
 ...], "reasons", "runner", and what happened meanwhile}}: "cached" prompt tokens and, where vLLM's core is in this
-process, "preempted" requests, "rows" that emitted a token, "partial" rows that emitted none, "sizes" of batches; "ahead"
-says whether steps were scheduled before the last one's tokens were known.
+process, "preempted" requests, "rows" that emitted a token, "partial" rows that emitted none, "sizes" of batches;
+"ahead" says whether steps were scheduled before the last one's tokens were known.
 
 Where there is no GPU, an engine of runner V2 runs on Triton's interpreter, and an asynchronous one schedules ahead all
 the same, which vLLM's CPU platform switches off.

@@ -7,69 +7,32 @@ what it is about really happened. Runner V2 runs on Triton's interpreter here, w
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from stannary import toploc
-from stannary.sampling import choose, gumbel, replay_completion
 from tests.worker.conftest import run_vllm
+from tests.worker.matrix import (
+    EOS,
+    OTHER_END,
+    SUPPRESSED,
+    Made,
+    Request,
+    act_of,
+    acts_of,
+    check_one_row_a_token,
+    check_replay,
+    make_plans,
+    read_made,
+)
 from validator.prefill import Prefill, prefill
 from worker.engine import RolloutRequest
 from worker.engine_transformers import TransformersEngine
-
-EOS, OTHER_END = 1, 50
-SUPPRESSED = [2, 11, 30, 31, 32, 33, 34]
-CONTEXT = 128
-Request = tuple[str, list[int], int]
-
-
-def seed(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()
-
-
-def seed_ending_at_once(folder: Path, prompt: list[int]) -> str:
-    _, logits = prefill(Prefill(folder, "bf16"), prompt, [EOS])
-    for attempt in range(5000):
-        found = seed(f"end {attempt}")
-        noise = gumbel(bytes.fromhex(found), 0, logits.shape[1])
-        perturbed = np.sort(logits[0].numpy() + noise)
-        if choose(logits[0].numpy(), 1.0, noise) == EOS and perturbed[-1] - perturbed[-2] > 0.5:
-            return found
-    raise AssertionError("no seed ends at once")
-
-
-def prompt_of(name: str, length: int) -> list[int]:
-    return random.Random(name).choices(range(2, 64), k=length)
-
-
-@pytest.fixture(scope="session")
-def plans(tiny: dict[str, Path]) -> dict[str, list[Request]]:
-    shared = prompt_of("shared", 70)
-    ending = prompt_of("ending", 6)
-    return {
-        "plain": [(seed(f"plain {i}"), prompt_of(f"plain {i % 3}", 5 + i), 40) for i in range(7)],
-        "shared": [(seed(f"shared {i}"), shared, 24) for i in range(8)],
-        "lengths": [
-            *((seed(f"length {n}"), prompt_of("length", 4), n) for n in (1, 31, 32, 33)),
-            (seed_ending_at_once(tiny["untied-b"], ending), ending, 20),
-            (seed("full"), prompt_of("full", CONTEXT - 1), 1),
-            (seed("nearly full"), prompt_of("nearly", CONTEXT - 10), 10),
-        ],
-        "long prompts": [(seed(f"long {i}"), prompt_of(f"long {i}", 3 + 13 * i), 20 + i) for i in range(7)],
-        "many": [(seed(f"many {i}"), prompt_of(f"many {i}", 10), 110) for i in range(6)],
-    }
-
 
 WAYS: dict[str, dict[str, Any]] = {
     "v1": {},
@@ -82,48 +45,23 @@ IN_PROCESS = [way for way in WAYS if not way.endswith("parallel")]
 """Where the core is in the test's own process, so that what happens in it can be counted."""
 
 
-@dataclass(frozen=True)
-class Made:
-    """What one act made, and what happened meanwhile."""
-
-    tokens: list[list[int]]
-    states: list[torch.Tensor]
-    proofs: list[tuple[bytes, ...]]
-    logprobs: list[list[float]]
-    events: dict[str, Any]
-
-    @property
-    def total(self) -> int:
-        return sum(len(tokens) for tokens in self.tokens)
-
-
-def read_made(act: dict[str, Any]) -> Made:
-    outputs = act.pop("outputs")
-    assert act.pop("reasons") == [""] * len(outputs)
-    tokens, states, proofs, logprobs = zip(*outputs, strict=True)
-    return Made(
-        list(tokens), list(states), [tuple(bytes(proof) for proof in each) for each in proofs], list(logprobs), act
-    )
-
-
-def act_of(name: str, requests: list[Request], temperature: float = 1.0) -> dict[str, Any]:
-    return {"name": name, "temperature": temperature, "requests": requests}
-
-
 Run = Callable[[str], dict[str, Made]]
+
+
+@pytest.fixture(scope="session")
+def plans(tiny: dict[str, Path]) -> dict[str, list[Request]]:
+    return make_plans(tiny)
 
 
 @pytest.fixture(scope="session")
 def run_of(tiny: dict[str, Path], plans: dict[str, list[Request]], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The matrix of one way, run when a test first asks for it."""
-    a, b = ({"load": str(tiny[f"untied-{name}"])} for name in "ab")
+    b = {"load": str(tiny["untied-b"])}
 
     @cache
     def run(way: str) -> dict[str, Made]:
         options = WAYS[way]
-        acts = [a, act_of("plain a", plans["plain"]), act_of("shared a", plans["shared"])]
-        acts += [b, act_of("plain updated", plans["plain"]), act_of("shared updated", plans["shared"])]
-        plan: list[dict[str, Any]] = [{"options": {"block_size": 32, **options}, "acts": acts}]
+        plan: list[dict[str, Any]] = [{"options": {"block_size": 32, **options}, "acts": acts_of(tiny, plans)}]
         if way in IN_PROCESS:
             chunked = {"max_batched_tokens": 16, "max_sequences": 3, **options}
             plan.append({"options": chunked, "acts": [b, act_of("chunked", plans["long prompts"])]})
@@ -156,47 +94,6 @@ def single(tiny: dict[str, Path], plans: dict[str, list[Request]], tmp_path_fact
     plan.append({"options": {"is_prefix_caching": False}, "acts": acts})
     made = run_vllm(plan, tmp_path_factory.mktemp("vllm"))
     return {name: read_made(act) for name, act in made.items()}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def suppressing(tiny: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The policy untied-b with another end id and ids that it never samples."""
-    folder = tmp_path_factory.mktemp("suppressing") / "policy"
-    shutil.copytree(tiny["untied-b"], folder)
-    rules = {"eos_token_id": [EOS, OTHER_END], "suppress_tokens": SUPPRESSED}
-    (folder / "generation_config.json").write_text(json.dumps(rules))
-    tiny["suppressing"] = folder
-
-
-def check_replay(folder: Path, requests: list[Request], made: Made, temperature: float = 1.0) -> None:
-    """Tokens follow from their own states exactly, states from the policy but for rounding, proofs from the states."""
-    model = Prefill(folder, "bf16")
-    ends = model.tokens.end_ids
-    assert len(made.tokens) == len(requests)
-    for index, (seed_hex, prompt, cap) in enumerate(requests):
-        tokens, states, seed_bytes = made.tokens[index], made.states[index], bytes.fromhex(seed_hex)
-        assert len(tokens) == cap or tokens[-1] in ends
-        assert not ends.intersection(tokens[:-1])
-        assert states.shape == (len(tokens), 128)
-        assert states.dtype == torch.bfloat16
-        assert made.proofs[index] == tuple(toploc.build(states))
-        own = replay_completion(model.logits(states).numpy(), tokens, temperature, seed_bytes)
-        assert own.gap.max() < 1e-4
-        assert np.abs(own.logprob - made.logprobs[index]).max() < 1e-3
-        replayed, logits = prefill(model, prompt, tokens)
-        replay = replay_completion(logits.numpy(), tokens, temperature, seed_bytes)
-        assert replay.gap.max() < 0.5 / temperature
-        assert (replay.gap > 0).mean() <= 0.25
-        assert (replayed.float() - states.float()).abs().max() < 0.25
-        for drift in toploc.verify(replayed, made.proofs[index]):
-            assert drift.exponent_mismatches <= 20
-            assert drift.mantissa_mean <= 8
-
-
-def check_one_row_a_token(way: str, made: Made) -> None:
-    """Every emitted token was sampled once; scheduling ahead samples once more where a completion ends by itself."""
-    ahead = sum(1 for tokens in made.tokens if tokens[-1] == EOS) if way.endswith("ahead") else 0
-    assert made.total <= made.events["rows"] <= made.total + ahead
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stannary.errors import ProofError
-from stannary.toploc import PRIME, PROOF_BYTES, TOP_K, ChunkDrift, build, chunk_count, field, parse, verify
+from stannary.toploc import PRIME, PROOF_BYTES, TOP_K, ChunkDrift, Proof, build, chunk_count, field, parse, verify
 from stannary.toploc.states import top_points, top_points_on_device
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors" / "toploc.json").read_text())["cases"]
@@ -89,6 +90,61 @@ def test_interpolate_equals_lagrange(points: list[tuple[int, int]]) -> None:
     assert np.array_equal(evaluate(coefficients, x), y)
     at = np.array([0, 1, 777, PRIME - 1], np.uint32)
     assert evaluate(coefficients, at).tolist() == [lagrange_value(points, a) for a in (0, 1, 777, PRIME - 1)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.integers(0, PRIME - 1), min_size=TOP_K, max_size=TOP_K, unique=True),
+    st.one_of(
+        st.lists(st.integers(0, PRIME - 1), min_size=TOP_K, max_size=TOP_K),
+        st.sampled_from([[0] * TOP_K, [PRIME - 1] * TOP_K, [0, PRIME - 1] * (TOP_K // 2)]),
+    ),
+)
+def test_polynomial_of_a_chunk_passes_through_its_points_by_plain_arithmetic(xs: list[int], ys: list[int]) -> None:
+    coefficients = interpolate(np.array(xs, np.uint32), np.array(ys, np.uint32)).tolist()
+    assert all(0 <= coefficient < PRIME for coefficient in coefficients)
+    for x, y in zip(xs, ys, strict=True):
+        value = 0
+        for coefficient in reversed(coefficients):
+            value = (value * x + coefficient) % PRIME
+        assert value == y
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, PRIME - 1), min_size=TOP_K, max_size=TOP_K), st.integers(32769, PRIME))
+def test_bytes_of_a_proof_are_read_back(coefficients: list[int], modulus: int) -> None:
+    proof = Proof(modulus, np.array(coefficients, np.uint32))
+    data = proof.to_bytes()
+    assert len(data) == PROOF_BYTES
+    assert data == b"".join(number.to_bytes(2, "big") for number in [modulus, *coefficients])
+    again = parse(data)
+    assert (again.modulus, again.coefficients.tolist()) == (modulus, coefficients)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 70), st.sampled_from([128, 200, 576]), st.integers(0, 2**32 - 1), st.integers(0, 12))
+def test_drift_equals_the_published_rule_by_plain_arithmetic(tokens: int, hidden: int, seed: int, shift: int) -> None:
+    states, random = states_of(tokens, hidden, seed), np.random.default_rng(seed)
+    proofs = build(states)
+    bits = states.view(torch.uint16).numpy().copy()
+    bits += random.integers(0, 1 << shift, bits.shape).astype(np.uint16)
+    bits[(bits & 0x7F80) == 0x7F80] = 0x3F80  # stays finite
+    for chunk, (drift, proof) in enumerate(zip(verify(bits, proofs), proofs, strict=True)):
+        flat = bits[chunk * 32 : (chunk + 1) * 32].reshape(-1)
+        parsed, index = parse(proof), largest(flat)
+        mismatches, errors = 0, []
+        for i in index.tolist():
+            claimed = 0
+            for coefficient in reversed(parsed.coefficients.tolist()):
+                claimed = (claimed * (i % parsed.modulus) + coefficient) % PRIME
+            own = int(flat[i])
+            if (own >> 7) & 0xFF == (claimed >> 7) & 0xFF:
+                errors.append(abs((own & 0x7F) - (claimed & 0x7F)))
+            else:
+                mismatches += 1
+        assert drift.exponent_mismatches == mismatches
+        assert drift.mantissa_mean == (pytest.approx(mean(errors)) if errors else math.inf)
+        assert drift.mantissa_median == (median(errors) if errors else math.inf)
 
 
 def test_inverses_times_their_elements_are_one() -> None:
