@@ -51,6 +51,10 @@ contract PoolRegistry is IPoolRegistry {
     /// @notice Highest number of slots of a step that workers take on chain.
     uint32 public constant MAX_RESERVED_SLOTS = 16;
 
+    /// @notice Temperatures for which sampling is defined: below, the division blows rounding up.
+    uint32 public constant MIN_TEMPERATURE_MILLI = 300;
+    uint32 public constant MAX_TEMPERATURE_MILLI = 1500;
+
     /// @notice Highest number of steps that are opened and not settled.
     uint32 public constant MAX_OPEN_STEPS = 64;
 
@@ -424,7 +428,7 @@ contract PoolRegistry is IPoolRegistry {
         _checkRange("maxCompletionTokens", work.maxCompletionTokens, 1, type(uint32).max / work.groupSize);
         _checkRange("maxSlots", work.maxSlots, 1, MAX_SLOTS);
         _checkRange("reservedSlots", work.reservedSlots, 0, MAX_RESERVED_SLOTS);
-        _checkRange("temperatureMilli", work.temperatureMilli, 1, type(uint32).max);
+        _checkRange("temperatureMilli", work.temperatureMilli, MIN_TEMPERATURE_MILLI, MAX_TEMPERATURE_MILLI);
         _checkRange("protocolVersion", work.protocolVersion, 1, type(uint32).max);
     }
 

@@ -75,6 +75,6 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
             settings.run_dir / "policies" / chain.deployment.place_of(settings.pool),
             [*settings.relay_urls, settings.coordinator_url],
         ),
-        engine=open_engine(settings.engine, device=settings.device, max_sequences=settings.max_sequences),
+        engine=open_engine(settings),
         open_environment=open_environment,
     )

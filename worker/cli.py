@@ -33,6 +33,8 @@ EngineName = Annotated[str | None, typer.Option("--engine", help="vllm or transf
 Device = Annotated[str | None, typer.Option(help="Device of the transformers engine.")]
 MaxLeases = Annotated[int | None, typer.Option(help="Slots held at once.")]
 MaxSequences = Annotated[int | None, typer.Option(help="Rollouts decoded at once.")]
+RunnerName = Annotated[str | None, typer.Option("--runner", help="vLLM's model runner, v1 or v2.")]
+TensorParallel = Annotated[int | None, typer.Option(help="Devices over which vLLM spreads the policy.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine.")]
 
 
@@ -52,6 +54,8 @@ def start_command(alter: Callable[[Parts], Parts] = lambda parts: parts) -> Call
         device: Device = None,
         max_leases: MaxLeases = None,
         max_sequences: MaxSequences = None,
+        runner: RunnerName = None,
+        tensor_parallel: TensorParallel = None,
         threads: Threads = None,
     ) -> None:
         """Work in a pool until stopped; options may also be given as variables, STANNARY_WORKER_<OPTION>."""
@@ -69,6 +73,8 @@ def start_command(alter: Callable[[Parts], Parts] = lambda parts: parts) -> Call
                 device=device,
                 max_leases=max_leases,
                 max_sequences=max_sequences,
+                runner=runner,
+                tensor_parallel=tensor_parallel,
                 threads=threads,
             ),
             alter,
@@ -90,6 +96,9 @@ def check(
     keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
     engine: EngineName = None,
+    device: Device = None,
+    runner: RunnerName = None,
+    tensor_parallel: TensorParallel = None,
 ) -> None:
     """Say, line by line, whether a worker with these settings could start: wallet, chain, pool, stake, documents."""
     from worker.readiness import checks
@@ -103,6 +112,9 @@ def check(
         keystore=keystore,
         password_file=password_file,
         engine=engine,
+        device=device,
+        runner=runner,
+        tensor_parallel=tensor_parallel,
     )
     report_readiness(checks(settings))
 

@@ -6,25 +6,35 @@ import importlib.util
 
 from stannary.errors import SettingsError
 from worker.engine import Engine
+from worker.settings import Settings
 
 
-def open_engine(name: str, *, device: str = "cpu", max_sequences: int = 64, keeps_states: bool = False) -> Engine:
-    """Return the engine of a name, with no policy loaded yet. `device` is for transformers; vLLM takes what it finds.
+def open_engine(settings: Settings, *, keeps_states: bool = False) -> Engine:
+    """Return the engine that a worker's settings ask for, with no policy loaded yet.
 
-    Raises: SettingsError for a name that is none, or an engine that is not installed.
+    Raises: SettingsError for an engine that is not installed.
     """
     try:
-        if name == "vllm":
+        if settings.engine == "vllm":
             from worker.engine_vllm import VllmEngine, VllmOptions
 
             if importlib.util.find_spec("vllm") is None:  # asked, not imported: the engine sets its environment first
                 raise ImportError("vllm is not installed")
-            return VllmEngine(VllmOptions(max_sequences=max_sequences, keeps_states=keeps_states))
-        if name == "transformers":
-            from worker.engine_transformers import TransformersEngine, TransformersOptions
+            return VllmEngine(
+                VllmOptions(
+                    max_sequences=settings.max_sequences,
+                    keeps_states=keeps_states,
+                    runner=settings.runner,
+                    tensor_parallel=settings.tensor_parallel,
+                )
+            )
+        from worker.engine_transformers import TransformersEngine, TransformersOptions
 
-            options = TransformersOptions(device=device, max_sequences=max_sequences, keeps_states=keeps_states)
-            return TransformersEngine(options)
+        options = TransformersOptions(
+            device=settings.device, max_sequences=settings.max_sequences, keeps_states=keeps_states
+        )
+        return TransformersEngine(options)
     except ImportError as error:
-        raise SettingsError(f"engine {name}: {error}; install stannary with its extra for workers") from error
-    raise SettingsError(f"engine: expected vllm or transformers, got {name}")
+        raise SettingsError(
+            f"engine {settings.engine}: {error}; install stannary with its extra for workers"
+        ) from error

@@ -26,6 +26,10 @@ class Settings(RoleSettings):
     engine: Literal["vllm", "transformers"] = "vllm"
     device: str = "cpu"
     """Where the transformers engine runs; vLLM takes what it was built for."""
+    runner: Literal["v1", "v2"] = "v1"
+    """vLLM's model runner."""
+    tensor_parallel: Annotated[int, Field(ge=1, le=64)] = 1
+    """Devices, or processes of a CPU, over which vLLM spreads the policy."""
     max_leases: Annotated[int, Field(ge=1, le=64)] = 4
     """Slots that are held at once; they are generated in one batch."""
     max_sequences: Annotated[int, Field(ge=1, le=4096)] = 64

@@ -818,9 +818,13 @@ contract PoolRegistryTest is ChainTest {
         t.work.reservedSlots = 16;
         accepted(t);
         t.work.reservedSlots = 0;
-        t.work.temperatureMilli = 0;
-        refused(t, "temperatureMilli", 0, 1, most);
-        t.work.temperatureMilli = 1;
+        t.work.temperatureMilli = 299;
+        refused(t, "temperatureMilli", 299, 300, 1_500);
+        t.work.temperatureMilli = 1_501;
+        refused(t, "temperatureMilli", 1_501, 300, 1_500);
+        t.work.temperatureMilli = 1_500;
+        accepted(t);
+        t.work.temperatureMilli = 300;
         t.work.protocolVersion = 0;
         refused(t, "protocolVersion", 0, 1, most);
         t.work.protocolVersion = 1;
