@@ -17,7 +17,6 @@ import torch
 
 from benchmarks.figures import figure
 from benchmarks.proofs_submission import CAP, GROUP_SIZE, GROUPS, prepare, write_group
-from worker.engine import RolloutOutput
 from worker.engine_vllm import VllmEngine, VllmOptions
 from worker.imposing import RequestSeed
 
@@ -32,12 +31,12 @@ def main() -> None:
     engine.load(scene.folder)
     switches = Switches(engine)
     ways: dict[str, Callable[[], int]] = {
-        "greedy": lambda: switches.run(proofs=False, noise=False),
-        "proofs": lambda: switches.run(proofs=True, noise=False),
-        "noise": lambda: switches.run(proofs=False, noise=True),
-        "both": lambda: switches.run(proofs=True, noise=True),
-        "vllm's sampling": switches.run_sampling,
-        "greedy, bf16 head": lambda: switches.run(proofs=False, noise=False, is_wide=False),
+        "greedy": switches.greedy,
+        "proofs": switches.proofs,
+        "noise": switches.noise,
+        "both": switches.both,
+        "vllm's sampling": switches.sampling,
+        "greedy, bf16 head": lambda: switches.greedy(is_wide=False),
     }
     switches.requests = scene.requests
     rates: dict[str, list[float]] = {name: [] for name in ways}
@@ -88,13 +87,16 @@ class Switches:
     def __init__(self, engine: VllmEngine) -> None:
         self.engine = engine
         self.requests: list[Any] = []
-        (runner,) = engine.llm.collective_rpc(lambda worker: worker.model_runner)
         (self.worker,) = engine.llm.collective_rpc(lambda worker: worker)
-        self.processor = runner.input_batch.logitsprocs.non_argmax_invariant[-1]
+        runner = self.worker.model_runner
+        self.processors = runner.input_batch.logitsprocs.non_argmax_invariant
+        self.ours = list(self.processors)
         self.imposer = self.worker.stannary_imposer
         self.capture = self.imposer.capture
-        self.layer = runner.get_model().logits_processor
         self.impose = self.imposer.impose
+        self.layer = runner.get_model().logits_processor
+        self.hooks = self.layer._forward_pre_hooks
+        self.validate = type(self.ours[-1]).validate_params
 
     def _params(self, temperature: float) -> list[Any]:
         """No end ids, so that all ways emit the same number of tokens."""
@@ -111,53 +113,72 @@ class Switches:
             for index, request in enumerate(self.requests)
         ]
 
-    def run(self, *, proofs: bool, noise: bool, is_wide: bool = True) -> int:
-        """Generate by the greedy choice, with what is asked for; return the number of tokens."""
+    def greedy(self, *, is_wide: bool = True) -> int:
+        """Generate by vLLM's greedy choice with nothing of ours but, if wide, the head; return the number of tokens."""
+        return self._without_ours(0.0, is_wide=is_wide)
 
-        def impose(logits: torch.Tensor, rows: list[Any]) -> torch.Tensor:
-            if proofs:
-                self.capture.add_states(
-                    [(request.rollout, position) for request, position in rows], self.imposer.states
-                )
+    def sampling(self) -> int:
+        """Generate by vLLM's own sampling at T = 1."""
+        return self._without_ours(1.0, is_wide=True)
+
+    def proofs(self) -> int:
+        """Generate by vLLM's greedy choice, and prove it."""
+
+        def prove(logits: torch.Tensor, rows: list[Any]) -> torch.Tensor:
+            keys = [(request.rollout, position) for request, position in rows]
+            self.capture.add(keys, self.imposer.states, logits.argmax(dim=-1), torch.zeros(len(keys)))
             return logits
 
-        self.imposer.impose = self.impose if noise else impose
-        self.imposer.capture = self.capture if proofs else None
-        self._set_head(is_wide)
-        return self._generate(self._params(0.0), takes=proofs)
+        self.restore()
+        self.imposer.impose = prove
+        return self._generate(self._params(0.0))
 
-    def run_sampling(self) -> int:
-        """Generate by vLLM's own sampling at T = 1."""
-        kind = type(self.processor)
-        validate, apply = kind.validate_params, kind.apply
-        kind.validate_params = classmethod(lambda _cls, _params: None)
-        kind.apply = lambda _self, logits: logits
-        try:
-            self._set_head(True)
-            return self._generate(self._params(1.0), takes=False)
-        finally:
-            kind.validate_params, kind.apply = validate, apply
+    def noise(self) -> int:
+        """Generate by the sampling rule, and prove nothing."""
+        self.restore()
+        self.imposer.capture = None
+        return self._generate(self._params(0.0))
+
+    def both(self) -> int:
+        """Generate as a worker does."""
+        self.restore()
+        return self._generate(self._params(0.0))
 
     def restore(self) -> None:
         """Turn everything on."""
         self.imposer.impose, self.imposer.capture = self.impose, self.capture
+        self.processors[:] = self.ours
+        self.ours[-1].rows.clear()  # it did not hear of the ends of what ran without it
+        self.layer._forward_pre_hooks = self.hooks
         self._set_head(True)
+
+    def _without_ours(self, temperature: float, *, is_wide: bool) -> int:
+        kind = type(self.ours[-1])
+        self.restore()
+        self.processors.clear()
+        self.layer._forward_pre_hooks = type(self.hooks)()
+        self._set_head(is_wide)
+        kind.validate_params = classmethod(lambda _cls, _params: None)
+        try:
+            return self._generate(self._params(temperature), takes=False)
+        finally:
+            kind.validate_params = self.validate
+            self.restore()
 
     def _set_head(self, is_wide: bool) -> None:
         self.layer.head_dtype = torch.float32 if is_wide else torch.bfloat16
-        self.layer._apply_head = (
-            self.worker.stannary_head if is_wide else type(self.layer)._apply_head.__get__(self.layer)
-        )
+        own = type(self.layer)._apply_head.__get__(self.layer)
+        self.layer._apply_head = self.worker.stannary_head if is_wide else own
 
-    def _generate(self, params: list[Any], *, takes: bool) -> int:
+    def _generate(self, params: list[Any], *, takes: bool = True) -> int:
         prompts = [{"prompt_token_ids": list(request.prompt)} for request in self.requests]
         results = self.engine.llm.generate(prompts, params, use_tqdm=False)
-        tokens = [list(result.outputs[0].token_ids) for result in results]
-        if takes:
-            outputs: list[RolloutOutput] = [self.capture.take(index, own) for index, own in enumerate(tokens)]
-            assert len(outputs) == len(tokens)
-        self.capture.clear()
-        return sum(len(own) for own in tokens)
+        finished = [[index, list(result.outputs[0].token_ids)] for index, result in enumerate(results)]
+        if takes and self.imposer.capture is not None:
+            for _, proofs, _, _, reason in self.worker.stannary_take(finished):
+                if reason or not proofs:
+                    raise SystemExit(f"no proofs: {reason}")
+        return sum(len(tokens) for _, tokens in finished)
 
 
 if __name__ == "__main__":

@@ -375,7 +375,7 @@ def _band(measured: Sequence[Honest], start: int) -> DriftLimits:
 def _other(choose: random.Random, policy: Prefill, token: int) -> int:
     while True:
         other = choose.randrange(policy.vocabulary)
-        if other != token and other not in policy.tokens.end_ids:
+        if other != token and other not in policy.tokens.end_ids and other not in policy.tokens.suppressed_ids:
             return other
 
 

@@ -1,4 +1,4 @@
-"""What a worker needs of an inference engine. Engines know nothing of leases, proofs or the chain.
+"""What a worker needs of an inference engine. Engines know nothing of leases or the chain.
 
 Every engine samples by the protocol's rule (`stannary.sampling`) and proves each completion by the bf16 states after
 the final norm that predicted its tokens.

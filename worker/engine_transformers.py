@@ -91,19 +91,19 @@ class TransformersEngine:
             rows = torch.tensor([distinct.index(request.prompt) for request in requests], device=device)
             cache.batch_select_indices(rows)
             state_BH = state_BH[rows]
+        suppressed = torch.tensor(rules.suppressed_ids, dtype=torch.int64, device=device)
         capture = Capture(keeps_states=self.options.keeps_states)
         tokens: list[list[int]] = [[] for _ in requests]
         alive = list(range(len(requests)))
         for position in range(max(request.max_tokens for request in requests)):
             keys = [(index, position) for index in alive]
-            capture.add_states(keys, state_BH)
             logits_BV = state_BH.to(torch.float32) @ self.head.T
-            if rules.suppressed_ids:
-                logits_BV[:, rules.suppressed_ids] = -torch.inf
+            if len(suppressed):
+                logits_BV.index_fill_(1, suppressed, -torch.inf)
             seeds = [requests[index].seed for index in alive]
             choice_B, logprobs_B = sample(logits_BV, temperature, seeds, [position] * len(alive))
             choice = choice_B.tolist()
-            capture.add_choices(keys, choice_B, logprobs_B)
+            capture.add(keys, state_BH, choice_B, logprobs_B)
             going = []
             for row, (index, token) in enumerate(zip(alive, choice, strict=True)):
                 tokens[index].append(token)

@@ -59,8 +59,9 @@ def _let_modules_be_scanned() -> None:
     llvmlite's library object, loaded with our compiled code, answers every name with a function, `__dict__` too.
     """
     ffi = sys.modules.get("llvmlite.binding.ffi")
-    if ffi is not None:
-        ffi.lib._fntab.setdefault("__dict__", {})
+    names = getattr(getattr(ffi, "lib", None), "_fntab", None)
+    if isinstance(names, dict):
+        names.setdefault("__dict__", {})
 
 
 class VllmEngine:
@@ -100,11 +101,16 @@ class VllmEngine:
         else:
             assert self.shape is not None
             self.shape.check_reload(shape)
-            self.llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
-            # Cached keys and values are the old policy's.
-            if not self.llm.reset_prefix_cache():
-                raise OperatorError("vLLM: the prefix cache could not be emptied")
-        self.llm.collective_rpc("stannary_renew", args=(list(shape.tokens.suppressed_ids),))
+        try:
+            if self.shape is not None:
+                self.llm.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+                # Cached keys and values are the old policy's.
+                if not self.llm.reset_prefix_cache():
+                    raise OperatorError("vLLM: the prefix cache could not be emptied")
+            self.llm.collective_rpc("stannary_renew", args=(list(shape.tokens.suppressed_ids),))
+        except BaseException:
+            self.close()  # half of one policy and half of another must not generate
+            raise
         self.shape = shape
 
     def _start(self, folder: Path, shape: PolicyShape) -> None:
@@ -117,37 +123,41 @@ class VllmEngine:
             extra["block_size"] = options.block_size
         if options.block_count is not None:
             extra["num_gpu_blocks_override"] = options.block_count
-        self.llm = LLM(
-            model=str(folder),
-            skip_tokenizer_init=True,  # token ids in, token ids out
-            dtype="bfloat16",
-            hf_overrides={"head_dtype": "float32"},  # logits in fp32: the protocol's, and right after a reload
-            generation_config="vllm",
-            enforce_eager=options.is_eager,
-            async_scheduling=options.is_asynchronous,
-            tensor_parallel_size=options.tensor_parallel,
-            max_model_len=shape.context,
-            max_num_seqs=options.max_sequences,
-            max_num_batched_tokens=max(options.max_batched_tokens, options.max_sequences),
-            enable_prefix_caching=options.is_prefix_caching,
-            kv_cache_memory_bytes=options.kv_cache_bytes,
-            logits_processors=[f"worker.runner_{options.runner}:ImposedToken"],
-            worker_extension_cls="worker.vllm_extension.ProvingWorker",
-            disable_log_stats=True,
-            use_tqdm_on_load=False,
-            **extra,
-        )
+        try:
+            self.llm = LLM(
+                model=str(folder),
+                skip_tokenizer_init=True,  # token ids in, token ids out
+                dtype="bfloat16",
+                hf_overrides={"head_dtype": "float32"},  # logits in fp32: the protocol's, and right after a reload
+                generation_config="vllm",
+                enforce_eager=options.is_eager,
+                async_scheduling=options.is_asynchronous,
+                tensor_parallel_size=options.tensor_parallel,
+                max_model_len=shape.context,
+                max_num_seqs=options.max_sequences,
+                max_num_batched_tokens=max(options.max_batched_tokens, options.max_sequences),
+                enable_prefix_caching=options.is_prefix_caching,
+                kv_cache_memory_bytes=options.kv_cache_bytes,
+                logits_processors=[f"worker.runner_{options.runner}:ImposedToken"],
+                worker_extension_cls="worker.vllm_extension.ProvingWorker",
+                disable_log_stats=True,
+                use_tqdm_on_load=False,
+                **extra,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise OperatorError(f"vLLM does not start: {error}") from error
         answers = self.llm.collective_rpc("stannary_attach", args=(options.keeps_states,))
         for _, problem in answers:
             if problem:
+                self.close()
                 raise OperatorError(problem)
         self.runner = answers[0][0]
         log.info("vLLM engine started with %s", self.runner)
 
     def generate(self, requests: Sequence[RolloutRequest], temperature: float) -> list[RolloutOutput]:
-        """One completion a request, in order; one that lost a state comes with the reason in place of proofs.
+        """One completion a request, in order; one that cannot be proved comes with the reason in place of proofs.
 
-        Raises: PolicyError on a request that the policy cannot serve.
+        Raises: PolicyError on a request that the policy cannot serve. Whatever ends a generation closes the engine.
         """
         if self.shape is None:
             raise PolicyError("no policy is loaded")
@@ -170,7 +180,11 @@ class VllmEngine:
             )
             for index, request in enumerate(requests)
         ]
-        results = self.llm.generate(prompts, params, use_tqdm=False)
+        try:
+            results = self.llm.generate(prompts, params, use_tqdm=False)
+        except BaseException:
+            self.close()  # vLLM would hand this call's completions out with the next one's
+            raise
         finished = [[first + index, list(result.outputs[0].token_ids)] for index, result in enumerate(results)]
         messages = self.llm.collective_rpc("stannary_take", args=(finished,))[0]
         return [unpacked(message, self.shape.hidden) for message in messages]

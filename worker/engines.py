@@ -26,6 +26,7 @@ def open_engine(settings: Settings, *, keeps_states: bool = False) -> Engine:
                     keeps_states=keeps_states,
                     runner=settings.runner,
                     tensor_parallel=settings.tensor_parallel,
+                    is_multiprocess=settings.tensor_parallel > 1,
                 )
             )
         from worker.engine_transformers import TransformersEngine, TransformersOptions

@@ -53,21 +53,25 @@ class Imposer:
         """Where states and choices go; None on ranks that only follow."""
         self.states: torch.Tensor | None = None
         """Of the step that is being sampled. Shapes: [rows, H]."""
-        self.suppressed_ids: tuple[int, ...] = ()
+        self._suppressed: torch.Tensor | None = None
+
+    def suppress(self, ids: Sequence[int]) -> None:
+        """Never sample these ids from now on."""
+        self._suppressed = torch.tensor(ids, dtype=torch.int64) if ids else None
 
     def impose(self, logits: torch.Tensor, rows: Sequence[tuple[RequestSeed, int] | None]) -> torch.Tensor:
         """Sample each row by its seed and position, and set the choice's logit to +inf.
 
         None is a row that emits no token: a prompt that chunked prefill has not finished. Its logits stay.
         Shapes: logits [B, V] float32, changed in place.
-        Raises: OperatorError on a row without its state, or several temperatures.
+        Raises: OperatorError on several temperatures.
         """
         emitting = [row for row, of in enumerate(rows) if of is not None]
         states, self.states = self.states, None
         if not emitting:
             return logits
-        if self.suppressed_ids:
-            logits[:, self.suppressed_ids] = -torch.inf
+        if self._suppressed is not None:
+            logits.index_fill_(1, self._suppressed.to(logits.device), -torch.inf)
         requests = [of for of in rows if of is not None]
         temperatures = {request.temperature for request, _ in requests}
         if len(temperatures) != 1:
@@ -80,12 +84,12 @@ class Imposer:
             [position for _, position in requests],
         )
         if self.capture is not None:
+            keys = [(request.rollout, position) for request, position in requests]
             if states is None or len(states) != len(rows):
                 found = "none" if states is None else len(states)
-                raise OperatorError(f"sampling: expected {len(rows)} states, one a row, got {found}")
-            keys = [(request.rollout, position) for request, position in requests]
-            # Every runner hands out rows that it has picked, and so copied, for this step alone.
-            self.capture.add_states(keys, (states if is_whole else states[emitting]).detach())
-            self.capture.add_choices(keys, chosen, logprobs)
+                lost = f"{found} states came with {len(rows)} rows of logits"
+                self.capture.lose([rollout for rollout, _ in keys], lost)
+            else:
+                self.capture.add(keys, states if is_whole else states[emitting], chosen, logprobs)
         logits[torch.tensor(emitting, device=logits.device), chosen] = torch.inf
         return logits

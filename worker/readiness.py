@@ -51,7 +51,7 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
 
         engine = open_engine(settings, keeps_states=True)
         with tempfile.TemporaryDirectory() as workspace:
-            tripwire.check(engine, Path(workspace))
+            tripwire.check(engine, Path(workspace), settings.tensor_parallel)
         yield what, f"{settings.engine} samples and hands out states as the protocol says"
     except StannaryError as error:
         yield what, error

@@ -50,7 +50,8 @@ class ImposedToken(LogitsProcessor):  # type: ignore[misc]
         """Impose every row's token. Shapes: logits [B, V] float32. Raises: OperatorError on a row without a seed."""
         count = len(logits)
         if sorted(self.rows) != list(range(count)) or any(seed is None for seed, _ in self.rows.values()):
-            raise OperatorError(f"sampling: expected seeds for {count} rows, have {self.rows}")
+            seeded = sum(seed is not None for seed, _ in self.rows.values())
+            raise OperatorError(f"sampling: expected seeds for {count} rows, have {seeded} in {len(self.rows)}")
         is_partial = self.runner.discard_request_mask.np
         rows: list[tuple[RequestSeed, int] | None] = []
         for index in range(count):

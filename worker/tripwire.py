@@ -25,8 +25,11 @@ EXPONENT_MISMATCHES = 24
 MANTISSA_MEAN = 8.0
 
 
-def write_tiny_policy(folder: Path, seed: int, *, is_tied: bool) -> Path:
-    """Write a random Llama of 0.4 M parameters (vocabulary 64, end id 1) whose logits are far from flat."""
+def write_tiny_policy(folder: Path, seed: int, *, is_tied: bool, parallel: int = 1) -> Path:
+    """Write a random Llama of 0.4 M parameters (vocabulary 64, end id 1) whose logits are far from flat.
+
+    With `parallel` it has as many times the heads, so that they can be spread over so many devices.
+    """
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -34,8 +37,8 @@ def write_tiny_policy(folder: Path, seed: int, *, is_tied: bool) -> Path:
         hidden_size=128,
         intermediate_size=384,
         num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=4 * parallel,
+        num_key_value_heads=2 * parallel,
         head_dim=32,
         max_position_embeddings=128,
         tie_word_embeddings=is_tied,
@@ -54,7 +57,7 @@ def write_tiny_policy(folder: Path, seed: int, *, is_tied: bool) -> Path:
     return folder
 
 
-def check(engine: Engine, workspace: Path) -> None:
+def check(engine: Engine, workspace: Path, parallel: int = 1) -> None:
     """Generate with one tiny tied policy, then with another in the same engine, and replay both.
 
     The engine must keep states.
@@ -66,7 +69,7 @@ def check(engine: Engine, workspace: Path) -> None:
         for i in range(5)
     ]
     for number, seed in enumerate((1, 2)):
-        folder = write_tiny_policy(workspace / f"tiny-{seed}", seed, is_tied=True)
+        folder = write_tiny_policy(workspace / f"tiny-{seed}", seed, is_tied=True, parallel=parallel)
         engine.load(folder)
         what = f"{engine.name} engine, {'first load' if number == 0 else 'after new weights'}"
         model = _load(folder)

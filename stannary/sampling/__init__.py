@@ -1,7 +1,7 @@
 """The sampling rule: which token a policy's logits give under a seed. Same integers on every machine.
 
 token = argmax over ids of fp32(logits / T) + gumbel(seed, position, id); ties go to the lowest id.
-Needs numpy only; `stannary.sampling.torch` is the same rule for tensors. Knows nothing of engines or proofs.
+Needs numpy and numba; `stannary.sampling.torch` is the same rule for tensors. Knows nothing of engines or proofs.
 """
 
 from __future__ import annotations

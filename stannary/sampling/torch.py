@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -117,8 +118,12 @@ def noise_by_tensor_ops(
         key0, key1 = (key0 + WEYL[0]) & WORD, (key1 + WEYL[1]) & WORD
     words = torch.stack([c0, c1, c2, c3], dim=-1).reshape(shape[0], -1)
     index = ((words.to(torch.float32).view(torch.int32) >> int(SHIFT)) - int(OFFSET)).clamp_(min=0)
-    table = torch.from_numpy(gumbel_table().copy()).to(device)
-    return table[index.to(torch.int64)][:, :vocab]
+    return _table_on(device)[index.to(torch.int64)][:, :vocab]
+
+
+@cache
+def _table_on(device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(gumbel_table().copy()).to(device)
 
 
 def _scaled(logits: torch.Tensor, temperature: float) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """TOPLOC: evidence that a completion's hidden states are the policy's, byte for byte in the published format.
 
 Owns building, parsing and measuring proofs. Judges nothing: thresholds belong to the calibration card.
-Source: arXiv 2501.16007. Needs numpy only; torch tensors are taken as they are.
+Source: arXiv 2501.16007. Needs numpy and numba; torch tensors are taken as they are.
 """
 
 from __future__ import annotations

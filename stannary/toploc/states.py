@@ -14,6 +14,8 @@ from stannary.toploc.proof import CHUNK_TOKENS, TOP_K
 if TYPE_CHECKING:
     import torch
 
+CHUNKS_AT_ONCE = 64
+"""Searched together on a device: a key takes four times the memory of its value."""
 INDEX_BITS = 32
 """Of a key that orders values by magnitude and equal ones by index."""
 
@@ -71,12 +73,13 @@ def top_points_on_device(states: torch.Tensor) -> tuple[I64, U32]:
     for part, rows in ((bits[:whole], CHUNK_TOKENS), (bits[whole:], len(bits) - whole)):
         if not len(part):
             continue
-        flat = part.reshape(-1, rows * states.shape[1])
-        order = torch.arange(flat.shape[1], device=flat.device, dtype=torch.int64)
+        size = rows * states.shape[1]
         # One number a value: its magnitude, then how far from the end it stands.
-        keys = ((flat.to(torch.int64) & MAGNITUDE) << INDEX_BITS) | (flat.shape[1] - 1 - order)
-        found = flat.shape[1] - 1 - (keys.topk(TOP_K, dim=1, sorted=False).values & ((1 << INDEX_BITS) - 1))
-        index = found.sort(dim=1).values
-        indices.append(index.cpu().numpy())
-        values.append(flat.gather(1, index).cpu().numpy().view(np.uint16).astype(np.uint32))
+        from_end = size - 1 - torch.arange(size, device=part.device, dtype=torch.int64)
+        for flat in torch.split(part.reshape(-1, size), CHUNKS_AT_ONCE):
+            keys = ((flat.to(torch.int64) & MAGNITUDE) << INDEX_BITS) | from_end
+            found = size - 1 - (keys.topk(TOP_K, dim=1, sorted=False).values & ((1 << INDEX_BITS) - 1))
+            index = found.sort(dim=1).values
+            indices.append(index.cpu().numpy())
+            values.append(flat.gather(1, index).cpu().numpy().view(np.uint16).astype(np.uint32))
     return np.concatenate(indices), np.concatenate(values)

@@ -1,9 +1,10 @@
 """Runs vLLM engines by a plan: vLLM changes torch for its whole process, so tests start it in one of its own.
 
-Plan: a list of engines, each {"options": {...}, "acts": [{"load": folder} | {"name", "temperature", "requests":
-[[seed hex, prompt, max_tokens], ...]}]}. Result: torch file {name: {"outputs": [[tokens, states, proofs, logprobs],
-...], "reasons", "runner", and what happened meanwhile}}: "cached" prompt tokens and, where vLLM's core is in this
-process, "preempted" requests, "rows" that emitted a token, "partial" rows that emitted none, "sizes" of batches;
+Plan: a list of engines, each {"options": {...}, "acts": [...]}; an act is {"load": folder}, {"break": true}, or {"name",
+"temperature", "requests": [[seed hex, prompt, max_tokens], ...]}. Result: torch file {name: {"outputs": [[tokens,
+states, proofs, logprobs], ...], "reasons", "runner", and what happened}}: "cached" prompt tokens and, where the core
+is in this process, "preempted" requests, "rows" that emitted a token, "partial" rows that emitted none, "sizes" of
+batches;
 "ahead" says whether steps were scheduled before the last one's tokens were known.
 
 Where there is no GPU, an engine of runner V2 runs on Triton's interpreter, and an asynchronous one schedules ahead all
@@ -17,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 PLAN = json.loads(Path(sys.argv[1]).read_text())
@@ -93,6 +95,19 @@ def schedule_ahead() -> None:
     CpuPlatform.check_and_update_config = classmethod(adjust_but_for_scheduling)
 
 
+def break_off(engine: VllmEngine) -> None:
+    """End a generation by an error in its midst, which must close the engine."""
+
+    def fail(*_args: Any, **_kwargs: Any) -> Any:
+        raise RuntimeError("as the plan says")
+
+    engine.llm.generate = fail
+    with pytest.raises(RuntimeError, match="as the plan says"):
+        engine.generate([RolloutRequest(bytes(32), (2, 3), 5)], 1.0)
+    assert engine.llm is None
+    assert engine.shape is None
+
+
 def main(result: Path) -> None:
     """Run the plan."""
     made: dict[str, object] = {}
@@ -107,6 +122,10 @@ def main(result: Path) -> None:
                 engine.load(Path(act["load"]))
                 if is_first:
                     events.watch(engine)
+                continue
+            if "break" in act:
+                break_off(engine)
+                Imposer.impose = impose  # type: ignore[method-assign]
                 continue
             events.taken()
             requests = [RolloutRequest(bytes.fromhex(s), tuple(p), m) for s, p, m in act["requests"]]

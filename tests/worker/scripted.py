@@ -136,9 +136,9 @@ class ScriptedEngine:
             torch.manual_seed(int.from_bytes(request.seed[:4]))
             capture = Capture()
             keys = [(0, position) for position in range(len(tokens))]
-            for key, state in zip(keys, torch.randn(len(tokens), HIDDEN).to(self.dtype), strict=True):
-                capture.add_states([key], state[None])
-            capture.add_choices(keys, torch.tensor(tokens), torch.zeros(len(tokens)))
+            states = torch.randn(len(tokens), HIDDEN).to(self.dtype)
+            for row, key in enumerate(keys):
+                capture.add([key], states[row : row + 1], torch.tensor(tokens[row : row + 1]), torch.zeros(1))
             outputs.append(capture.take(0, tokens))
         return outputs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -17,8 +18,10 @@ def states_of(tokens: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(tokens, H, generator=torch.Generator().manual_seed(seed)).bfloat16()
 
 
-def add_choices(capture: Capture, keys: list[tuple[int, int]], tokens: list[int], logprob: float = -0.5) -> None:
-    capture.add_choices(keys, torch.tensor(tokens), torch.full((len(tokens),), logprob))
+def add(
+    capture: Capture, keys: list[tuple[int, int]], states: torch.Tensor, tokens: list[int], logprob: float = -0.5
+) -> None:
+    capture.add(keys, states, torch.tensor(tokens), torch.full((len(tokens),), logprob))
 
 
 def feed(capture: Capture, lengths: dict[int, int], first: int = 0) -> dict[int, torch.Tensor]:
@@ -27,8 +30,8 @@ def feed(capture: Capture, lengths: dict[int, int], first: int = 0) -> dict[int,
     for position in range(first, max(lengths.values())):
         alive = [rollout for rollout, length in lengths.items() if position < length]
         keys = [(rollout, position) for rollout in alive]
-        capture.add_states(keys, torch.stack([states[rollout][position] for rollout in alive]))
-        add_choices(capture, keys, [rollout + position for rollout in alive])
+        rows = torch.stack([states[rollout][position] for rollout in alive])
+        add(capture, keys, rows, [rollout + position for rollout in alive])
     return states
 
 
@@ -49,13 +52,18 @@ def test_rollouts_of_all_lengths_growing_together_have_the_proofs_of_their_state
         assert torch.equal(output.states, states[rollout])
 
 
-def test_at_most_one_chunk_of_states_is_held() -> None:
-    capture = Capture()
-    states = states_of(200)
-    for position in range(200):
-        capture.add_states([(0, position)], states[position : position + 1])
-        assert len(capture._open[0].states) <= 32
-        assert capture._open[0].kept == []
+def test_of_a_rollout_the_states_of_one_chunk_are_held_whatever_the_batch() -> None:
+    """Rows of a step are copied: a row that is kept does not keep the rows of its neighbours alive."""
+    capture, alive = Capture(), []
+    for step in range(300):
+        rows = torch.randn(40, H).bfloat16()
+        alive.append(weakref.ref(rows.untyped_storage()))
+        keys = [(row + (step // 20 if row < 8 else 0) * 1000, step if row >= 8 else step % 20) for row in range(40)]
+        add(capture, keys, rows, [1] * 40)
+        del rows
+    assert sum(ref() is not None for ref in alive) <= 1
+    assert capture._chunks is not None
+    assert len(capture._chunks.states) <= 2 * len(capture._open)
 
 
 def test_place_that_comes_again_replaces_what_stood_there() -> None:
@@ -63,18 +71,17 @@ def test_place_that_comes_again_replaces_what_stood_there() -> None:
     old, states = states_of(10, 1), states_of(10, 2)
     for source, positions in ((old, range(8)), (states, range(5, 10))):
         for position in positions:
-            capture.add_states([(0, position)], source[position : position + 1])
-            add_choices(capture, [(0, position)], [position])
+            add(capture, [(0, position)], source[position : position + 1], [position])
     assert capture.take(0, list(range(10))).proofs == tuple(toploc.build(torch.cat([old[:5], states[5:]])))
 
 
 @pytest.mark.parametrize(
     ("positions", "count", "said"),
     [
-        (range(9), 10, "10 tokens came with 9 states"),
+        (range(9), 10, "9 states came for 10 tokens"),
         ([0, 1, 3], 4, "state 3 came where 0 … 2 could follow"),
         ([*range(40), 5], 41, "state 5 came where 32 … 40 could follow"),
-        ([], 3, "3 tokens came with 0 states"),
+        ([], 3, "no state came for 3 tokens"),
     ],
 )
 def test_rollout_with_a_state_lost_or_out_of_place_has_a_reason_and_no_proofs(
@@ -83,8 +90,7 @@ def test_rollout_with_a_state_lost_or_out_of_place_has_a_reason_and_no_proofs(
     capture = Capture(keeps_states=True)
     states = states_of(50)
     for position in positions:
-        capture.add_states([(0, position)], states[position : position + 1])
-        add_choices(capture, [(0, position)], [position])
+        add(capture, [(0, position)], states[position : position + 1], [position])
     output = capture.take(0, list(range(count)))
     assert said in output.reason
     assert (output.proofs, output.states) == ((), None)
@@ -116,16 +122,14 @@ def test_states_that_cannot_be_proved_spoil_only_their_own_rollout() -> None:
     good, bad = states_of(70, 1), states_of(70, 2)
     bad[40, 3] = math.nan
     for position in range(70):
-        capture.add_states([(1, position), (2, position)], torch.stack([good[position], bad[position]]))
-        add_choices(capture, [(1, position), (2, position)], [position] * 2)
+        add(capture, [(1, position), (2, position)], torch.stack([good[position], bad[position]]), [position] * 2)
     assert capture.take(1, list(range(70))).proofs == tuple(toploc.build(good))
     assert capture.take(2, list(range(70))).reason == "tokens from 32 on: chunk 0: states are not finite"
 
 
 def test_a04_states_that_are_not_bf16_have_a_reason_and_no_proofs() -> None:
     capture = Capture()
-    capture.add_states([(0, 0)], torch.zeros(1, H))
-    add_choices(capture, [(0, 0)], [5])
+    add(capture, [(0, 0)], torch.zeros(1, H), [5])
     output = capture.take(0, [5])
     assert "expected bfloat16, got torch.float32" in output.reason
     assert output.proofs == ()
@@ -135,17 +139,25 @@ def test_taken_and_cleared_rollouts_are_forgotten() -> None:
     capture = Capture()
     feed(capture, {1: 3, 2: 3})
     capture.take(1, tokens_of(1, 3))
-    assert "came with 0 states" in capture.take(1, tokens_of(1, 3)).reason
+    assert "no state came" in capture.take(1, tokens_of(1, 3)).reason
     capture.clear()
-    assert "came with 0 states" in capture.take(2, tokens_of(2, 3)).reason
+    assert "no state came" in capture.take(2, tokens_of(2, 3)).reason
 
 
 @pytest.mark.parametrize("logprob", [math.nan, -math.inf])
 def test_token_of_logits_that_are_not_finite_has_a_reason_and_no_proofs(logprob: float) -> None:
     capture = Capture()
     for position in range(3):
-        capture.add_states([(0, position)], states_of(3)[position : position + 1])
-        add_choices(capture, [(0, position)], [position], logprob if position == 1 else -0.5)
+        state = states_of(3)[position : position + 1]
+        add(capture, [(0, position)], state, [position], logprob if position == 1 else -0.5)
     output = capture.take(0, [0, 1, 2])
     assert output.reason == "token 1: the policy's logits are not finite"
     assert output.proofs == ()
+
+
+def test_rollouts_whose_states_were_lost_have_the_reason_and_others_their_proofs() -> None:
+    capture = Capture()
+    capture.lose([1], "none came with the logits")
+    states = feed(capture, {1: 40, 2: 40})
+    assert capture.take(1, tokens_of(1, 40)).reason == "none came with the logits"
+    assert capture.take(2, tokens_of(2, 40)).proofs == tuple(toploc.build(states[2]))

@@ -46,7 +46,7 @@ def test_read_shape_of_a_malformed_folder_is_refused(tmp_path: Path, config: obj
 
 
 def test_read_shape_of_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match=r"config\.json: cannot be read"):
+    with pytest.raises(PolicyError, match=r"config\.json cannot be read"):
         read_shape(tmp_path)
 
 

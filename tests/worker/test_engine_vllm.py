@@ -91,6 +91,7 @@ def single(tiny: dict[str, Path], plans: dict[str, list[Request]], tmp_path_fact
     acts = [b, act_of("no cache", plans["shared"]), act_of("lengths", plans["lengths"])]
     acts += [act_of(f"T {temperature}", plans["plain"], temperature) for temperature in (0.3, 0.7, 1.5)]
     acts += [{"load": str(tiny["suppressing"])}, act_of("suppressed", plans["plain"])]
+    acts += [{"break": True}, b, act_of("after a break", plans["plain"])]
     plan.append({"options": {"is_prefix_caching": False}, "acts": acts})
     made = run_vllm(plan, tmp_path_factory.mktemp("vllm"))
     return {name: read_made(act) for name, act in made.items()}
@@ -211,6 +212,13 @@ def test_suppressed_ids_and_several_ends_are_the_policys_own_rules_in_both_engin
     assert any(tokens[-1] == OTHER_END for tokens in made.tokens)
     agreeing = sum(list(output.tokens[:4]) == tokens[:4] for output, tokens in zip(others, made.tokens, strict=True))
     assert agreeing >= len(requests) - 2
+
+
+def test_engine_that_broke_off_is_closed_and_starts_anew(
+    single: dict[str, Made], tiny: dict[str, Path], plans: dict[str, list[Request]]
+) -> None:
+    check_replay(tiny["untied-b"], plans["plain"], single["after a break"])
+    assert single["after a break"].tokens == single["plain fresh"].tokens
 
 
 def test_a09_lengths_around_a_chunk_an_end_at_once_and_a_full_context_have_proofs(
