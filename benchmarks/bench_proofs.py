@@ -46,7 +46,7 @@ def main() -> int:
     body = {
         "about": "A ratio is the median of the ratios of single rounds, in which both sides follow each other; other "
         "values are medians. Overheads of generation are against vLLM's greedy choice with nothing of ours but the "
-        "fp32 head, which is widened once (vLLM itself widens it at every step); the bf16 head is vLLM's own. All on a CPU.",
+        "fp32 head, which is widened once (vLLM itself widens it at every step); the bf16 head is vLLM's own.",
         "threads": torch.get_num_threads(),
         "figures": figures,
     }

@@ -14,10 +14,12 @@ from typing import Self
 
 from stannary.documents import canonical, document_hash, parse_document
 from stannary.errors import Malformed
+from stannary.sampling import TEMPERATURE_MAX, TEMPERATURE_MIN
 from stannary.toploc.proof import CHUNK_TOKENS
 from stannary.types import Hash
 
 CARD_FORMAT = "stannary.card.v1"
+_TEMPERATURES_MILLI = round(1000 * TEMPERATURE_MIN), round(1000 * TEMPERATURE_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Card:
         if document["format"] != CARD_FORMAT:
             raise Malformed("card.format", expected=CARD_FORMAT, got=document["format"])
         card = cls(
-            temperature_milli=_count(document, "temperature_milli", least=1),
+            temperature_milli=_temperature(document),
             hidden_size=_count(document, "hidden_size", least=1),
             vocabulary=_count(document, "vocabulary", least=2),
             thresholds=_thresholds(_mapping(document["thresholds"], "thresholds")),
@@ -191,6 +193,14 @@ def _count(found: Mapping[str, object], field: str, *, least: int) -> int:
     value = found[field]
     if type(value) is not int or value < least:
         raise Malformed(field, expected=f"a whole number, at least {least}", got=value)
+    return value
+
+
+def _temperature(found: Mapping[str, object]) -> int:
+    least, most = _TEMPERATURES_MILLI
+    value = found["temperature_milli"]
+    if type(value) is not int or not least <= value <= most:
+        raise Malformed("temperature_milli", expected=f"a whole number, {least} … {most}", got=value)
     return value
 
 

@@ -21,6 +21,10 @@ from stannary.structs import Domain, Receipt
 from stannary.types import Address, Hash, to_hex
 
 MAX_ANSWER_BYTES = 32 << 20
+"""Of what has no limit of its own. A full panel's verdicts on a full step, 15 on each of 4112 slots, are 27 MB at most.
+
+A step on which more nodes than that have published has no list that fits here: it is Malformed, which judges nobody.
+"""
 _READ_BYTES = 1 << 20
 M = TypeVar("M", bound=wire.Message)
 

@@ -1,77 +1,123 @@
-"""A reader of Thrift's compact protocol, for the footer of a Parquet file: its fields by number, bounded by its bytes.
+"""A strict reader of Thrift's compact protocol, for the headers of a Parquet file.
 
-pyarrow's own view of a column's metadata ends the whole process when the footer says something it does not expect.
+Each struct is read by a table of the fields that it may have, and each value has one spelling: fields in ascending
+order, numbers in as few bytes as they need. What the bytes say is said once, and takes no more memory than they do.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-Value: TypeAlias = "int | bytes | list[Value] | dict[int, Value]"
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-_MAX_DEPTH = 16
-_MAX_VARINT_BYTES = 10
+from stannary.errors import Malformed
 
+BOOL, I16, I32, I64, BINARY = 2, 4, 5, 6, 8
+_TRUE, _FALSE, _LIST, _STRUCT = 1, 2, 9, 12
+_BITS = {I16: 16, I32: 32, I64: 64}
 
-def read_struct(data: bytes) -> dict[int, Value]:
-    """Return the fields of the struct that some bytes begin with, the last of each number.
-
-    Raises: ValueError if they do not, or if it holds a map or is nested too deeply.
-    """
-    return _Reader(data).struct(0)
+Kind: TypeAlias = "int | ListOf | Struct"
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of values of one kind, which is not BOOL."""
 
-    def struct(self, depth: int) -> dict[int, Value]:
-        if depth > _MAX_DEPTH:
-            raise ValueError("nested too deeply")
-        found: dict[int, Value] = {}
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A struct's name and its fields by number, each with its own name and kind."""
+
+    name: str
+    required: Mapping[int, tuple[str, Kind]]
+    optional: Mapping[int, tuple[str, Kind]] = field(default_factory=dict)
+
+
+class Reader:
+    """Reads on through a part of some bytes; `what` names it in errors."""
+
+    def __init__(self, data: bytes | memoryview, what: str) -> None:
+        self.what = what
+        self._data = memoryview(data)
+        self.at = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self.at
+
+    def take(self, count: int) -> memoryview:
+        """Return the next bytes, not copied. Raises: Malformed if there are fewer."""
+        if not 0 <= count <= self.left:
+            raise self.wrong(f"{count} bytes more", self.left)
+        self.at += count
+        return self._data[self.at - count : self.at]
+
+    def part(self, count: int, what: str) -> Reader:
+        """Return a reader of the next bytes alone. Raises: Malformed if there are fewer."""
+        return Reader(self.take(count), what)
+
+    def varint(self, bits: int) -> int:
+        """Return a number without a sign. Raises: Malformed if it takes more bits, or more bytes than it needs."""
+        value = 0
+        for place in range(0, bits, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << place
+            if byte < 0x80:
+                if value >> bits or (place and not byte):
+                    break
+                return value
+        raise self.wrong(f"a number of {bits} bits in as few bytes as it needs", value)
+
+    def struct(self, table: Struct) -> dict[str, Any]:
+        """Return a struct's fields by name. Raises: Malformed if it is not exactly what the table says."""
+        found: dict[str, Any] = {}
         number = 0
-        while head := self._take(1)[0]:
-            number = number + (head >> 4) if head >> 4 else self._zigzag()
-            kind = head & 15
-            found[number] = int(kind == _TRUE) if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        while head := self.take(1)[0]:
+            step = head >> 4
+            if not step:
+                step = self._zigzag(16) - number
+                if step < 16:
+                    raise self.wrong(f"the fields of {table.name} in order, written shortly", number + step)
+            number += step
+            name, kind = table.required.get(number) or table.optional.get(number) or ("", 0)
+            if not name:
+                raise self.wrong(f"no field of {table.name} but the known ones", f"field {number}")
+            written = head & 15
+            if written != (written if kind == BOOL and written in (_TRUE, _FALSE) else _written(kind)):
+                raise self.wrong(f"{table.name}.{name} of its own type", f"type {written}")
+            found[name] = written == _TRUE if kind == BOOL else self._value(kind)
+        for name, _ in table.required.values():
+            if name not in found:
+                raise self.wrong(f"{table.name} with {name}", sorted(found))
         return found
 
-    def _value(self, kind: int, depth: int) -> Value:
-        if kind in (_TRUE, _FALSE, _BYTE):
-            return self._take(1)[0]
-        if kind in (_I16, _I32, _I64):
-            return self._zigzag()
-        if kind == _DOUBLE:
-            return self._take(8)
-        if kind == _BINARY:
-            return self._take(self._varint())
-        if kind in (_LIST, _SET):
-            if depth > _MAX_DEPTH:
-                raise ValueError("nested too deeply")
-            head = self._take(1)[0]
-            count = head >> 4 if head >> 4 < 15 else self._varint()
-            return [self._value(head & 15, depth + 1) for _ in range(count)]  # each takes a byte at least
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        raise ValueError(f"no type {kind} is read here")
+    def wrong(self, expected: str, got: object) -> Malformed:
+        """Return the error for these bytes."""
+        return Malformed(self.what, expected=expected, got=got)
 
-    def _take(self, count: int) -> bytes:
-        start = self._at
-        if count > len(self._data) - start:
-            raise ValueError("ends before its time")
-        self._at = start + count
-        return self._data[start : self._at]
+    def _value(self, kind: Kind) -> Any:
+        if isinstance(kind, Struct):
+            return self.struct(kind)
+        if isinstance(kind, ListOf):
+            head = self.take(1)[0]
+            count = head >> 4
+            if count == 15:
+                count = self.varint(31)
+                if count < 15:
+                    raise self.wrong("a list's length written shortly", count)
+            if head & 15 != _written(kind.kind) or count > self.left:  # each takes a byte at least
+                raise self.wrong(f"a list of type {_written(kind.kind)} that fits", f"{count} of type {head & 15}")
+            return [self._value(kind.kind) for _ in range(count)]
+        return bytes(self.take(self.varint(31))) if kind == BINARY else self._zigzag(_BITS[kind])
 
-    def _varint(self) -> int:
-        value = 0
-        for place in range(_MAX_VARINT_BYTES):
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << 7 * place
-            if byte < 0x80:
-                return value
-        raise ValueError("a number is too long")
-
-    def _zigzag(self) -> int:
-        value = self._varint()
+    def _zigzag(self, bits: int) -> int:
+        value = self.varint(bits)
         return value >> 1 ^ -(value & 1)
+
+
+def _written(kind: Kind) -> int:
+    """Return the type that stands in the bytes."""
+    return kind if isinstance(kind, int) else _LIST if isinstance(kind, ListOf) else _STRUCT

@@ -9,6 +9,7 @@ from eth_abi.abi import encode
 from eth_abi.codec import ABICodec
 from eth_abi.decoding import StringDecoder
 from eth_abi.encoding import TextStringEncoder
+from eth_abi.exceptions import DecodingError
 from eth_abi.registry import BaseEquals, registry
 from eth_utils.abi import collapse_if_tuple
 from eth_utils.address import to_checksum_address
@@ -30,8 +31,15 @@ def _codec() -> ABICodec:
     return ABICodec(own)
 
 
-decode = _codec().decode
-"""Decodes values by their types. Raises: eth_abi's DecodingError, and OverflowError for an offset beyond all bounds."""
+_CODEC = _codec()
+
+
+def decode(types: Sequence[str], data: bytes) -> tuple[Any, ...]:
+    """Return the values of these types. Raises: eth_abi's DecodingError, also for an offset beyond all bounds."""
+    try:
+        return _CODEC.decode(types, data)
+    except OverflowError as error:
+        raise DecodingError("an offset or a length beyond all bounds") from error
 
 
 def type_of(part: Mapping[str, Any]) -> str:
@@ -65,7 +73,10 @@ def encode_arguments(inputs: Sequence[Mapping[str, Any]], values: Sequence[objec
 
 
 def decode_event(item: Mapping[str, Any], topics: Sequence[bytes], data: bytes) -> dict[str, object]:
-    """Return an event's arguments by name, in the ABI's order; indexed ones must have a static type."""
+    """Return an event's arguments by name, in the ABI's order; indexed ones must have a static type.
+
+    Raises: DecodingError if the data is not what the event declares; ValueError for more or fewer topics.
+    """
     indexed = [part for part in item["inputs"] if part["indexed"]]
     stored = [part for part in item["inputs"] if not part["indexed"]]
     values = dict(zip((part["name"] for part in stored), decode([type_of(part) for part in stored], data), strict=True))

@@ -57,12 +57,18 @@ class Contract:
         return decoded[0] if len(decoded) == 1 else tuple(decoded)
 
     def emitted(self, mined: Mined, event: str, argument: str) -> Any:
-        """Return an argument of the event that a transaction made this contract emit. Raises: ChainError if none."""
+        """Return an argument of the event that a transaction made this contract emit.
+
+        Raises: Unreachable, Malformed; ChainError if it emitted none, or another than the ABI declares.
+        """
         item = _item(self.NAME, "event", event)
         for log in self._connection.logs([self.address], mined.block_number, mined.block_number):
             topics = [bytes(word) for word in log["topics"]]
             if bytes(log["transactionHash"]) == mined.transaction and topics[0] == topic(item):
-                return decode_event(item, topics, bytes(log["data"]))[argument]
+                try:
+                    return decode_event(item, topics, bytes(log["data"]))[argument]
+                except (DecodingError, ValueError) as error:
+                    raise ChainError(f"{self.address} emits another {self.NAME}.{event} than declared") from error
         raise ChainError(f"{self.NAME} emitted no {event} in block {mined.block_number}")
 
 

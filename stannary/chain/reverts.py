@@ -41,7 +41,7 @@ def decode_revert(data: object, message: str) -> DecodedRevert:
             return DecodedRevert(f"an error that no contract of ours declares (0x{prefix})")
         inputs = declared["inputs"]
         values = decode([type_of(item) for item in inputs], body)
-    except (DecodingError, OverflowError):
+    except DecodingError:
         return DecodedRevert(f"an error that cannot be decoded ({data[:74]})")
     named = {item["name"] or "value": plain(item, value) for item, value in zip(inputs, values, strict=True)}
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in named.items())

@@ -54,7 +54,7 @@ def share_out(inputs: int, targets: Mapping[str, Target], only: list[str] | None
 def report(tallies: list[Tally], seed: int) -> dict[str, object]:
     """Return the figures of a run, and what came of each target."""
     failures = [failure for tally in tallies for failure in tally.failures]
-    counts = dict.fromkeys(("crash", "hang", "slow", "wrong exception"), 0)
+    counts = dict.fromkeys(("crash", "hang", "slow", "wrong exception", "growth"), 0)
     for failure in failures:
         counts[failure.what.split(":")[0]] += failure.count
     wall_s = sum(tally.wall_s for tally in tallies)
@@ -62,7 +62,8 @@ def report(tallies: list[Tally], seed: int) -> dict[str, object]:
     return {
         "counted": f"an input passes if it is read, or refused by a documented error, within {SLOW_S:g} s of processor "
         "time (and half a second a MiB), in a process that may not crash nor take "
-        f"{MEMORY_BYTES >> 20} MiB more address space than before",
+        f"{MEMORY_BYTES >> 20} MiB more address space than before, and whose memory grows by no more than the parser's "
+        "own limit",
         "seed": seed,
         "figures": {
             "inputs": figure(inputs, "inputs", ">= 1000000"),
@@ -72,7 +73,12 @@ def report(tallies: list[Tally], seed: int) -> dict[str, object]:
             "slow": figure(counts["slow"], "inputs", "== 0"),
             "wrong exceptions": figure(counts["wrong exception"], "inputs", "== 0"),
             "slowest input": figure(round(max(tally.slowest_s for tally in tallies), 3), "s of processor time"),
-            "largest growth": figure(round(max(tally.grown_bytes for tally in tallies) / (1 << 20)), "MiB"),
+            "grown beyond their limit": figure(counts["growth"], "parsers", "== 0"),
+            "largest growth": figure(
+                round(max(tally.grown_bytes for tally in tallies) / (1 << 20)),
+                "MiB",
+                f"<= {max(tally.growth_limit_bytes for tally in tallies) >> 20}",
+            ),
             "wall": figure(round(wall_s, 1), "s"),
         },
         "by_target": {
@@ -83,6 +89,7 @@ def report(tallies: list[Tally], seed: int) -> dict[str, object]:
                 "slowest_s": round(tally.slowest_s, 4),
                 "slowest_index": tally.slowest_index,
                 "grown_mib": round(tally.grown_bytes / (1 << 20), 1),
+                "growth_limit_mib": tally.growth_limit_bytes >> 20,
                 "inputs_a_second": round(tally.inputs / tally.wall_s),
                 "failures": [
                     {"index": failure.index, "what": failure.what, "count": failure.count, "file": failure.file}

@@ -34,6 +34,8 @@ HANG_S = 20.0
 """Wall time after which an input is ended from outside; inputs of many MiB have their part added."""
 MEMORY_BYTES = 1 << 30
 """Address space that a child may take beyond what it has before its first input."""
+GROWTH_BYTES = 512 << 20
+"""Memory that a child may take beyond what it has before its first input, where a target names no other limit."""
 KEPT_OF_A_KIND = 3
 """Inputs that are kept of failures that look the same."""
 _POLL_S = 0.1
@@ -58,6 +60,8 @@ class Target:
     """Its share of the inputs."""
     bombs: Callable[[], Sequence[bytes]] = tuple
     """Large inputs written by hand, up to the parser's own limit of bytes; the first inputs of a long run."""
+    growth_bytes: int = GROWTH_BYTES
+    """Memory that any of its inputs may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Failure:
     target: str
     index: int
     what: str
-    """`wrong exception`, `slow`, `crash` or `hang`, with what there is to say about it."""
+    """`wrong exception`, `slow`, `crash`, `hang` or `growth`, with what there is to say about it."""
     file: str = ""
     count: int = 1
     """How many failures looked like this one."""
@@ -86,6 +90,7 @@ class Tally:
     slowest_index: int = -1
     grown_bytes: int = 0
     """How far the process grew over its size before the first input, at its peak."""
+    growth_limit_bytes: int = GROWTH_BYTES
     wall_s: float = 0.0
     failures: list[Failure] = field(default_factory=list)
 
@@ -101,14 +106,18 @@ def input_of(target: Target, seed: int, index: int, bombs: Sequence[bytes] = ())
 
 
 def judge(target: Target, data: bytes) -> tuple[bool, float, str]:
-    """Run one input; return whether it was accepted, its processor time, and what is wrong, if anything."""
+    """Run one input; return whether it was accepted, its processor time, and what is wrong, if anything.
+
+    A refusal for lack of memory is wrong whatever it is called: it says nothing about the input.
+    """
     wrong, is_accepted = "", False
     start = time.process_time()
     try:
         target.run(data)
         is_accepted = True
-    except target.allowed:
-        pass
+    except target.allowed as error:
+        if _lacks_memory(error):
+            wrong = f"wrong exception: MemoryError behind {type(error).__name__} at {_origin(error)}"
     except BaseException as error:  # noqa: BLE001  a panic of Rust is no Exception
         wrong = f"wrong exception: {type(error).__name__} at {_origin(error)}"
     spent = time.process_time() - start
@@ -160,6 +169,10 @@ def run_apart(
                 break
             begin = index + 1
     tally.failures = _merged(tally.failures)
+    tally.growth_limit_bytes = load(source)[name].growth_bytes
+    if tally.grown_bytes > tally.growth_limit_bytes:
+        what = f"growth: {tally.grown_bytes >> 20} MiB, at most {tally.growth_limit_bytes >> 20} MiB"
+        tally.failures.append(Failure(name, -1, what))
     tally.wall_s = time.monotonic() - start
     return tally
 
@@ -278,6 +291,20 @@ def _count(tally: Tally, index: int, is_accepted: bool, spent: float) -> None:
 
 def _bound(data: bytes, seconds: float) -> float:
     return seconds + SLOW_S_A_MIB * len(data) / (1 << 20)
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Say whether an error is a failed allocation or was raised because of one."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, MemoryError):
+            return True
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            waiting += [one.__cause__, one.__context__]
+    return False
 
 
 def _origin(error: BaseException) -> str:

@@ -386,6 +386,11 @@ def _change_struct(rng: random.Random, tree: thrift.Struct) -> None:
         struct_here.fields[place] = (number + rng.choice((-1, 1, 20)), kind, value)
     elif choice < 0.2:
         struct_here.fields.insert(place, (number, kind, value))
+    elif choice < 0.24 and kind in (thrift.I16, thrift.I32, thrift.I64, thrift.LIST):
+        other = thrift.SET if kind == thrift.LIST else rng.choice((thrift.I16, thrift.I32, thrift.I64))
+        struct_here.fields[place] = (number, other, value)
+    elif choice < 0.27:
+        struct_here.fields.append((number + (rng.choice((1, 2)) << 16), kind, value))
     elif isinstance(value, thrift.List):
         _change_list(rng, value)
     elif kind in (thrift.I16, thrift.I32, thrift.I64):
@@ -408,7 +413,9 @@ def _structs(value: thrift.Struct) -> list[thrift.Struct]:
 
 def _change_list(rng: random.Random, found: thrift.List) -> None:
     choice = rng.random()
-    if choice < 0.35 and found.values:
+    if choice < 0.05:
+        found.shown = rng.randrange(1, 13)
+    elif choice < 0.35 and found.values:
         del found.values[rng.randrange(len(found.values))]
     elif choice < 0.6 and found.values:
         found.values += [rng.choice(found.values)] * rng.choice((1, 2, 100, 1030))

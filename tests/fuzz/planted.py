@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from stannary.errors import Malformed
 from tests.fuzz.engine import Target
@@ -22,6 +23,7 @@ def planted_targets() -> Mapping[str, Target]:
         "hang": lambda _data: time.sleep(600),
         "slow": lambda _data: _work(2.5),
         "memory": lambda _data: bytearray(3 << 30),
+        "swallowed": _swallow_lack_of_memory,
         "wrong": lambda data: {}[data],
         "exit": lambda _data: os._exit(7),
     }
@@ -39,6 +41,13 @@ def _refuse(data: bytes) -> None:
     raise Malformed("planted", expected="anything else", got=data)
 
 
+def _swallow_lack_of_memory(data: bytes) -> None:
+    try:
+        bytearray(3 << 30)
+    except MemoryError as error:
+        raise Malformed("planted", expected="what it takes", got=str(error)) from error
+
+
 def _work(seconds: float) -> None:
     end = time.process_time() + seconds
     while time.process_time() < end:
@@ -46,6 +55,7 @@ def _work(seconds: float) -> None:
 
 
 def growing_targets() -> Mapping[str, Target]:
-    """Return a parser that takes 200 MiB for a moment at its first input."""
+    """Return parsers that take 200 MiB for a moment at their first input; one of them may not."""
     grow = _only_bad(lambda _data: len(bytes(200 << 20).replace(b"\0", b"\1")))
-    return {"growing": Target("growing", grow, (), (b"fine",), bombs=lambda: (BAD,))}
+    growing = Target("growing", grow, (), (b"fine",), bombs=lambda: (BAD,))
+    return {"growing": growing, "too far": replace(growing, name="too far", growth_bytes=100 << 20)}

@@ -10,6 +10,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,13 @@ from stannary.structs import Domain, Lease, NodeConsent, Receipt, Request, Submi
 from stannary.toploc.proof import PRIME, TOP_K, Proof, parse
 from stannary.types import Hash, Outcome, Reason, parse_address, parse_hash, to_hex
 from stannary.verdict import pack_outcomes, unpack_outcomes
-from tests.fuzz.engine import Target
+from tests.fuzz.engine import GROWTH_BYTES, Target
 from tests.fuzz.parquet import bombs as parquet_bombs
 from tests.fuzz.parquet import variants as parquet_variants
 from validator.fetching import fetch as fetch_url
 
 SOURCE = "tests.fuzz.targets:all_targets"
+BOMBS_SOURCE = "tests.fuzz.targets:small_bombs"
 GROUP_SIZE = 4
 _ACCOUNT = Account.from_key(b"\x11" * 32)
 _OTHER = Account.from_key(b"\x22" * 32)
@@ -79,6 +81,8 @@ _NODE, _PROVIDER = parse_address(_ACCOUNT.address), parse_address(_OTHER.address
 _DOMAIN = Domain(31337, parse_address("0x" + "ab" * 20))
 _NOW_S = 1_800_000_000
 _STEP_SLOTS = 4
+_LARGE_JSON_BYTES = 960 << 20
+"""What JSON of some 32 MiB may take as Python's values: empty lists and objects take the most, some 60 bytes for 3."""
 _CARDS = Path(__file__).resolve().parents[2] / "validator" / "cards"
 
 
@@ -86,6 +90,13 @@ _CARDS = Path(__file__).resolve().parents[2] / "validator" / "cards"
 def all_targets() -> Mapping[str, Target]:
     """Return every target by its name."""
     return {target.name: target for target in (*_files(), *_messages(), *_signatures(), *_policies(), *_chain())}
+
+
+def small_bombs() -> Mapping[str, Target]:
+    """Return the submission alone with bombs of a quarter of its limit, and a limit of memory to match."""
+    target = all_targets()["submission"]
+    limit_bytes = MAX_SUBMISSION_BYTES // 4
+    return {target.name: replace(target, bombs=lambda: parquet_bombs(GROUP_SIZE, limit_bytes), growth_bytes=64 << 20)}
 
 
 @cache
@@ -125,6 +136,7 @@ def _files() -> Iterator[Target]:
         kind="parquet",
         weight=6,
         bombs=lambda: parquet_bombs(GROUP_SIZE, MAX_SUBMISSION_BYTES),
+        growth_bytes=256 << 20,
     )
     yield Target(
         "document",
@@ -340,6 +352,7 @@ def _answer(sample: wire.Message, use: Callable[[Any], object]) -> Target:
         (_json(sample),),
         kind="json",
         bombs=lambda: _message_bombs(sample, MAX_ANSWER_BYTES) if kind is wire.LeavesOut else (),
+        growth_bytes=_LARGE_JSON_BYTES if kind is wire.LeavesOut else GROWTH_BYTES,
     )
 
 
@@ -478,6 +491,7 @@ def _policies() -> Iterator[Target]:
         kind="safetensors",
         weight=3,
         bombs=_header_bombs,
+        growth_bytes=_LARGE_JSON_BYTES,
     )
     yield Target(
         "config",

@@ -13,7 +13,7 @@ from tests.fuzz.__main__ import LEAST_INPUTS, report, share_out
 from tests.fuzz.engine import Failure, Tally, Target, input_of, judge, run_apart, run_here
 from tests.fuzz.mutate import MAX_BYTES, mutated
 from tests.fuzz.parquet import bombs as parquet_bombs
-from tests.fuzz.targets import GROUP_SIZE, all_targets
+from tests.fuzz.targets import BOMBS_SOURCE, GROUP_SIZE, all_targets
 
 SEED = 20_260
 INPUTS = 400
@@ -52,10 +52,13 @@ def test_mutations_of_anything_at_all_stay_within_the_bound(kind: str) -> None:
     assert min(map(len, found)) == 0
 
 
-def test_parquet_bombs_are_refused_within_the_bounds() -> None:
-    target = all_targets()["submission"]
-    for data in parquet_bombs(GROUP_SIZE, 1 << 18):
-        assert judge(target, data)[2] == ""
+def test_parquet_bombs_are_read_or_refused_within_the_bounds_of_time_and_memory(tmp_path: Path) -> None:
+    bombs = len(parquet_bombs(GROUP_SIZE, 1 << 16))
+    tally = run_apart(BOMBS_SOURCE, "submission", bombs, SEED, tmp_path)
+    assert tally.failures == []
+    assert (tally.inputs, tally.accepted) == (bombs, 1)
+    assert tally.slowest_s < 0.5
+    assert 16 << 20 < tally.grown_bytes <= tally.growth_limit_bytes == 64 << 20
 
 
 def test_footer_of_a_submission_is_written_as_it_was_read() -> None:
@@ -74,6 +77,7 @@ def test_footer_of_a_submission_is_written_as_it_was_read() -> None:
         ("hang", "hang"),
         ("slow", "slow"),
         ("memory", "wrong exception: MemoryError at tests/fuzz/planted.py"),
+        ("swallowed", "wrong exception: MemoryError behind Malformed at tests/fuzz/planted.py"),
         ("wrong", "wrong exception: KeyError at tests/fuzz/planted.py"),
     ],
 )
@@ -100,6 +104,25 @@ def test_growth_of_a_process_is_measured(tmp_path: Path) -> None:
     assert 150 << 20 <= tally.grown_bytes <= 400 << 20
 
 
+def test_parser_that_grows_beyond_its_limit_fails(tmp_path: Path) -> None:
+    tally = run_apart("tests.fuzz.planted:growing_targets", "too far", 10, SEED, tmp_path)
+    (failure,) = tally.failures
+    assert failure.what.startswith("growth: ")
+    assert failure.what.endswith(" MiB, at most 100 MiB")
+    assert report([tally], SEED)["figures"]["grown beyond their limit"]["met"] is False
+
+
+def test_lack_of_memory_is_a_failure_whatever_it_is_called() -> None:
+    def fail(data: bytes) -> None:
+        try:
+            raise MemoryError
+        except MemoryError:
+            raise ValueError("a bad input") from None
+
+    target = Target("x", fail, (ValueError, MemoryError), (b"",))
+    assert judge(target, b"")[2].startswith("wrong exception: MemoryError behind ValueError")
+
+
 def test_inputs_are_shared_out_by_weight_and_each_target_has_its_least() -> None:
     targets = all_targets()
     shares = share_out(1_000_000, targets)
@@ -117,6 +140,8 @@ def test_report_misses_its_targets_for_any_failure() -> None:
     tally.failures.append(Failure("x", 3, "crash: exit -11", "x.bin", 2))
     figures = report([tally], 1)["figures"]
     assert figures["crashes"] == {"value": 2, "unit": "inputs", "target": "== 0", "met": False}
+    tally.grown_bytes = 800 << 20
+    assert report([tally], 1)["figures"]["largest growth"]["met"] is False
 
 
 def _submission_of_codec(codec: int) -> bytes:

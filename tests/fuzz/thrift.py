@@ -23,10 +23,11 @@ class Struct:
 
 @dataclass(slots=True)
 class List:
-    """Values of one type."""
+    """Values of one type, and another one that its header may show instead."""
 
     kind: int
     values: list[Any]
+    shown: int = 0
 
 
 def read(data: bytes) -> tuple[Struct, int]:
@@ -124,10 +125,11 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
         _varint(out, len(value))
         out += value
     elif kind in (LIST, SET):
+        shown = value.shown or value.kind
         if len(value.values) < 15:
-            out.append(len(value.values) << 4 | value.kind)
+            out.append(len(value.values) << 4 | shown)
         else:
-            out.append(0xF0 | value.kind)
+            out.append(0xF0 | shown)
             _varint(out, len(value.values))
         for item in value.values:
             if value.kind in (TRUE, FALSE):

@@ -78,11 +78,29 @@ def _true(document: dict[str, Any]) -> None:
     document["hidden_size"] = True
 
 
+def _temperature_of_one(document: dict[str, Any]) -> None:
+    document["temperature_milli"] = True
+
+
 @pytest.mark.parametrize(
-    "spoil", [_drop, _add, _negative, _whole, _text, _no_band, _band_not_from_one, _other_format, _true]
+    "spoil",
+    [_drop, _add, _negative, _whole, _text, _no_band, _band_not_from_one, _other_format, _true, _temperature_of_one],
 )
 def test_card_with_a_senseless_field_is_refused(spoil: Callable[[dict[str, Any]], None]) -> None:
     document = json.loads(CARDS[0].read_bytes())
     spoil(document)
     with pytest.raises(Malformed):
         Card.parse(canonical(document))
+
+
+@pytest.mark.parametrize("temperature_milli", [-1, 0, 1, 299, 1501, 1 << 70])
+def test_temperature_outside_what_the_protocol_samples_at_is_refused(temperature_milli: int) -> None:
+    document = json.loads(CARDS[0].read_bytes()) | {"temperature_milli": temperature_milli}
+    with pytest.raises(Malformed, match="temperature_milli: expected a whole number, 300 … 1500"):
+        Card.parse(canonical(document))
+
+
+@pytest.mark.parametrize("temperature_milli", [300, 1000, 1500])
+def test_temperature_at_the_ends_of_the_range_is_taken(temperature_milli: int) -> None:
+    document = json.loads(CARDS[0].read_bytes()) | {"temperature_milli": temperature_milli}
+    assert Card.parse(canonical(document)).temperature_milli == temperature_milli

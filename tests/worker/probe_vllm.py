@@ -1,11 +1,10 @@
 """Runs vLLM engines by a plan: vLLM changes torch for its whole process, so tests start it in one of its own.
 
-Plan: a list of engines, each {"options": {...}, "acts": [...]}; an act is {"load": folder}, {"break": true}, or {"name",
+Plan: a list of engines, each {"options": {...}, "acts": [...]}; an act is {"load": folder}, {"break": true} or {"name",
 "temperature", "requests": [[seed hex, prompt, max_tokens], ...]}. Result: torch file {name: {"outputs": [[tokens,
 states, proofs, logprobs], ...], "reasons", "runner", and what happened}}: "cached" prompt tokens and, where the core
 is in this process, "preempted" requests, "rows" that emitted a token, "partial" rows that emitted none, "sizes" of
-batches;
-"ahead" says whether steps were scheduled before the last one's tokens were known.
+batches; "ahead" says whether steps were scheduled before the last one's tokens were known.
 
 Where there is no GPU, an engine of runner V2 runs on Triton's interpreter, and an asynchronous one schedules ahead all
 the same, which vLLM's CPU platform switches off.
