@@ -126,12 +126,13 @@ class Switches:
 
         def prove(logits: torch.Tensor, rows: list[Any]) -> torch.Tensor:
             keys = [(request.rollout, position) for request, position in rows]
-            self.capture.add(keys, self.imposer.states, logits.argmax(dim=-1), torch.zeros(len(keys)))
+            self.capture.add(keys, self.imposer.states, nothing[: len(keys)], zeros[: len(keys)])
             return logits
 
+        nothing, zeros = torch.zeros(len(self.requests), dtype=torch.int64), torch.zeros(len(self.requests))
         self.restore()
         self.imposer.impose = prove
-        return self._generate(self._params(0.0))
+        return self._generate(self._params(0.0), claimed=0)
 
     def noise(self) -> int:
         """Generate by the sampling rule, and prove nothing."""
@@ -170,10 +171,13 @@ class Switches:
         own = type(self.layer)._apply_head.__get__(self.layer)
         self.layer._apply_head = self.worker.stannary_head if is_wide else own
 
-    def _generate(self, params: list[Any], *, takes: bool = True) -> int:
+    def _generate(self, params: list[Any], *, takes: bool = True, claimed: int | None = None) -> int:
+        """`claimed` is the token that was noted in place of each, where none was sampled by the rule."""
         prompts = [{"prompt_token_ids": list(request.prompt)} for request in self.requests]
         results = self.engine.llm.generate(prompts, params, use_tqdm=False)
         finished = [[index, list(result.outputs[0].token_ids)] for index, result in enumerate(results)]
+        if claimed is not None:
+            finished = [[index, [claimed] * len(tokens)] for index, tokens in finished]
         if takes and self.imposer.capture is not None:
             for _, proofs, _, _, reason in self.worker.stannary_take(finished):
                 if reason or not proofs:

@@ -55,6 +55,8 @@ U64 = Annotated[int, Field(ge=0, lt=1 << 63)]
 ShortText = Annotated[str, Field(max_length=64)]
 MAX_LEASES = 64
 """In one answer; each costs its reader the recovery of a signature."""
+MAX_LEAVES = 4096 + 16
+"""Of a step: its slots, and those taken on chain, as the contracts bound them."""
 MAX_UNKNOWN_FIELDS = 16
 """How many of a message's unknown fields are refused by name, one by one."""
 Item = TypeVar("Item")
@@ -243,7 +245,7 @@ class LeavesOut(Message):
 
     step: U32
     submission_root: HashText
-    leaves: Items[LeafOut]
+    leaves: Annotated[Items[LeafOut], Field(max_length=MAX_LEAVES)]
 
 
 class DisputeOut(Message):
@@ -322,7 +324,7 @@ class VerdictMessage(Message):
 class VerdictsIn(Message):
     """All verdicts of one validator on one step, in slot order of the leaves."""
 
-    verdicts: Annotated[Items[VerdictMessage], Field(min_length=1, max_length=4096)]
+    verdicts: Annotated[Items[VerdictMessage], Field(min_length=1, max_length=MAX_LEAVES)]
 
 
 class VerdictsOut(Message):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,6 +13,9 @@ import torch
 from stannary.sampling.choice import Replay, replay, require_temperature
 from stannary.sampling.noise import OFFSET, SHIFT, counters, gumbel_table
 from stannary.sampling.philox import MULTIPLIERS, ROUNDS, WEYL, WORD
+from stannary.sampling.statistics import joined
+
+Found = TypeVar("Found")
 
 
 def sample(
@@ -37,7 +42,14 @@ def sample(
         raise ValueError(f"seeds: expected {len(rows)}, one a row, got {len(words)}")
     choice, unused = np.empty(len(rows), np.int64), np.zeros(len(rows), np.int64)
     best, second, claimed = (np.empty(len(rows), np.float32) for _ in range(3))
-    replay_rows(rows.numpy(), divisor, words, where, gumbel_table(), unused, choice, best, second, claimed)
+    array, table = rows.numpy(), gumbel_table()
+    _in_threads(
+        lambda part: replay_rows(
+            array[part], divisor, words[part], where[part], table,
+            unused[part], choice[part], best[part], second[part], claimed[part],
+        ),
+        len(rows),
+    )  # fmt: skip
     return torch.from_numpy(choice), _logprobs(_scaled(rows, temperature), torch.from_numpy(choice))
 
 
@@ -59,7 +71,14 @@ def replay_tensor(
     Raises: ValueError as `replay`.
     """
     if logits.device.type == "cpu":
-        return replay(logits.detach().numpy(), tokens, temperature, seeds, positions)
+        rows = logits.detach().numpy()
+        if not len(rows) == len(tokens) == len(seeds) == len(positions):
+            return replay(rows, tokens, temperature, seeds, positions)  # says what does not fit
+        return joined(
+            _in_threads(
+                lambda part: replay(rows[part], tokens[part], temperature, seeds[part], positions[part]), len(rows)
+            )
+        )
     return replay_by_tensor_ops(logits, tokens, temperature, seeds, positions)
 
 
@@ -119,6 +138,21 @@ def noise_by_tensor_ops(
     words = torch.stack([c0, c1, c2, c3], dim=-1).reshape(shape[0], -1)
     index = ((words.to(torch.float32).view(torch.int32) >> int(SHIFT)) - int(OFFSET)).clamp_(min=0)
     return _table_on(device)[index.to(torch.int64)][:, :vocab]
+
+
+def _in_threads(work: Callable[[slice], Found], rows: int) -> list[Found]:
+    """Work on parts of some rows side by side, on as many threads as torch uses: compiled code lets go of the lock."""
+    threads = torch.get_num_threads()
+    step = max(1, -(-rows // threads))
+    parts = [slice(start, start + step) for start in range(0, max(rows, 1), step)]
+    if len(parts) == 1:
+        return [work(parts[0])]
+    return list(_pool(threads).map(work, parts))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="sampling")
 
 
 @cache

@@ -106,11 +106,21 @@ def test_gumbel_equals_its_golden_bits(vector: dict[str, Any]) -> None:
     assert bits(found) == vector["float32_bits"]
 
 
-def test_gumbel_of_a_large_vocabulary_equals_its_golden_digest() -> None:
+def test_gumbel_of_a_large_vocabulary_equals_its_golden_digest_by_all_ways() -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import noise_by_tensor_ops
+
     vector = VECTORS["gumbel_large"]
-    found = gumbel(bytes.fromhex(vector["seed"]), vector["position"], vector["vocab"])
-    assert found.dtype == np.float32
-    assert hashlib.sha256(found.astype("<f4").tobytes()).hexdigest() == vector["sha256"]
+    asked = [bytes.fromhex(vector["seed"])], [vector["position"]], vector["vocab"]
+    ways = (
+        gumbel_batch(*asked),
+        noise.gumbel_by_array_operations(*asked),
+        noise_by_tensor_ops(*asked, torch.device("cpu")),
+    )
+    for found in ways:
+        made = np.asarray(found[0])
+        assert made.dtype == np.float32
+        assert hashlib.sha256(made.astype("<f4").tobytes()).hexdigest() == vector["sha256"]
 
 
 @settings(deadline=None, max_examples=40)
@@ -172,6 +182,13 @@ def test_choose_equals_its_golden_token(vector: dict[str, Any]) -> None:
     logits = np.array(vector["logits_bits"], np.uint32).view(np.float32)
     drawn = gumbel(bytes.fromhex(vector["seed"]), vector["position"], len(logits))
     assert int(choose(logits, vector["temperature"], drawn)) == vector["token"]
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import replay_by_tensor_ops, sample
+
+    asked = vector["temperature"], [bytes.fromhex(vector["seed"])], [vector["position"]]
+    assert sample(torch.from_numpy(logits[None]), *asked)[0].tolist() == [vector["token"]]
+    for way, rows in ((replay, logits[None]), (replay_by_tensor_ops, torch.from_numpy(logits[None]))):
+        assert way(rows, [vector["token"]], *asked).gap.tolist() == [0.0]
 
 
 def test_choose_between_equals_takes_the_lowest_id() -> None:
@@ -336,6 +353,30 @@ def test_replay_of_a_suppressed_token_is_refused() -> None:
     assert len(replay_completion(logits, [3, 2], 1.0, SEED)) == 2
     with pytest.raises(ValueError, match="finite"):
         replay_completion(logits, [0, 3], 1.0, SEED)
+
+
+def test_replay_in_threads_is_refused_what_does_not_fit() -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import replay_tensor
+
+    logits = torch.zeros(4, 5)
+    for tokens, seeds, positions in (([0] * 5, 4, 4), ([0] * 3, 4, 4), ([0] * 4, 5, 4), ([0] * 4, 4, 3)):
+        with pytest.raises(ValueError, match="expected"):
+            replay_tensor(logits, tokens, 1.0, [SEED] * seeds, list(range(positions)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_number_of_threads_changes_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from stannary.sampling.torch import replay_tensor, sample
+
+    logits, seeds, positions = random_logits(5, 300, 9), [SEED] * 5, list(range(5))
+    whole = replay(logits, [1, 2, 3, 4, 5], 0.7, seeds, positions)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    parts = replay_tensor(torch.from_numpy(logits), [1, 2, 3, 4, 5], 0.7, seeds, positions)
+    for field in dataclasses.fields(whole):
+        assert np.array_equal(getattr(whole, field.name), getattr(parts, field.name))
+    assert sample(torch.from_numpy(logits), 0.7, seeds, positions)[0].tolist() == whole.choice.tolist()
 
 
 def test_replay_with_seeds_that_do_not_fit_is_refused() -> None:
