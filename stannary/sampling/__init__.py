@@ -7,9 +7,10 @@ Needs numpy and numba; `stannary.sampling.torch` is the same rule for tensors. K
 from __future__ import annotations
 
 from stannary.sampling.choice import TEMPERATURE_MAX, TEMPERATURE_MIN, Replay, choose, replay, replay_completion
-from stannary.sampling.noise import gumbel, gumbel_batch, gumbel_table
+from stannary.sampling.noise import gumbel, gumbel_batch
 from stannary.sampling.philox import SEED_BYTES, philox4x32
 from stannary.sampling.statistics import SamplingStatistics, joined, summarise
+from stannary.sampling.table import gumbel_table
 
 __all__ = [
     "SEED_BYTES",

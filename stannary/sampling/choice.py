@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stannary.sampling.noise import F32, counters, gumbel_table
+from stannary.sampling.noise import counters
+from stannary.sampling.table import F32, gumbel_table
 
 VALUES_A_CHUNK = 1 << 20
 """Scaled logits held at once: 4 MiB of float32, whatever the completion's length."""

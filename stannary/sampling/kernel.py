@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stannary.compiled import compiled
-from stannary.sampling.noise import OFFSET, SHIFT
 from stannary.sampling.philox import MULTIPLIERS, ROUNDS, WEYL, WORD
+from stannary.sampling.table import OFFSET, SHIFT
 
 U32 = npt.NDArray[np.uint32]
 I32 = npt.NDArray[np.int32]

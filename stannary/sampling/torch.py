@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from stannary.sampling.choice import Replay, replay, require_temperature
-from stannary.sampling.noise import OFFSET, SHIFT, counters, gumbel_table
+from stannary.sampling.noise import counters
 from stannary.sampling.philox import MULTIPLIERS, ROUNDS, WEYL, WORD
 from stannary.sampling.statistics import joined
+from stannary.sampling.table import OFFSET, SHIFT, gumbel_table
 
 Found = TypeVar("Found")
 

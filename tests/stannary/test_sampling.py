@@ -28,6 +28,7 @@ from stannary.sampling import (
     philox4x32,
     replay,
     replay_completion,
+    table,
 )
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "sampling.json").read_text())
@@ -68,19 +69,19 @@ def test_philox_equals_the_known_answers_of_random123(vector: dict[str, list[int
 
 
 def test_table_equals_its_golden_digest_and_entries() -> None:
-    table = gumbel_table()
-    assert hashlib.sha256(table.tobytes()).hexdigest() == VECTORS["table_sha256"] == noise.TABLE_SHA256
-    assert len(table) == 65538
+    entries = gumbel_table()
+    assert hashlib.sha256(entries.tobytes()).hexdigest() == VECTORS["table_sha256"] == table.TABLE_SHA256
+    assert len(entries) == 65538
     for entry in VECTORS["table"]:
-        assert bits(table[entry["index"]]) == entry["float32_bits"]
-    assert (np.diff(table) < 0).all()
-    assert not table.flags.writeable
+        assert bits(entries[entry["index"]]) == entry["float32_bits"]
+    assert (np.diff(entries) < 0).all()
+    assert not entries.flags.writeable
 
 
 def test_table_of_another_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = noise._build_table()
+    honest = table._build_table()
     honest[1234] = np.nextafter(honest[1234], np.float32(0))
-    monkeypatch.setattr(noise, "_build_table", lambda: honest)
+    monkeypatch.setattr(table, "_build_table", lambda: honest)
     gumbel_table.cache_clear()
     with pytest.raises(OperatorError, match="sha256"):
         gumbel_table()
@@ -91,13 +92,13 @@ def test_table_of_another_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("vector", VECTORS["words"])
 def test_table_index_of_a_word_equals_its_golden_value(vector: dict[str, int]) -> None:
-    assert noise.table_index(np.array([vector["word"]], dtype=np.uint32)).tolist() == [vector["index"]]
+    assert table.table_index(np.array([vector["word"]], dtype=np.uint32)).tolist() == [vector["index"]]
     assert reference_index(vector["word"]) == vector["index"]
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=50))
 def test_table_index_equals_the_integer_rule(words: list[int]) -> None:
-    assert noise.table_index(np.array(words, dtype=np.uint32)).tolist() == [reference_index(w) for w in words]
+    assert table.table_index(np.array(words, dtype=np.uint32)).tolist() == [reference_index(w) for w in words]
 
 
 @pytest.mark.parametrize("vector", VECTORS["gumbel"])
