@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from stannary.environments.environment import Problem, draws, is_heldout
+from stannary.environments.tokenizer import read_tokenizer
 from stannary.errors import Malformed, OperatorError, PolicyError
 
 SCORINGS = ("last_number", "whole_text")
@@ -30,7 +31,7 @@ class ReasoningGym:
     def __init__(self, parameters: Mapping[str, object], policy_folder: Path) -> None:
         """Take `{"dataset": name, "config": {…}, "scoring": "last_number" | "whole_text"}`.
 
-        Raises: Malformed for other parameters, PolicyError for a policy without a usable chat template,
+        Raises: Malformed for other parameters, PolicyError for a policy without a usable tokenizer or chat template,
         OperatorError when reasoning-gym or transformers is not installed.
         """
         try:
@@ -53,7 +54,9 @@ class ReasoningGym:
             self._scorer = self._create(self._dataset, seed=0, size=1, **self._config)
         except (ValueError, TypeError, AssertionError) as error:
             raise Malformed("environment.parameters", expected="a data set of reasoning-gym", got=str(error)) from error
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(policy_folder, local_files_only=True)
+        self._tokenizer: Any = read_tokenizer(
+            policy_folder, lambda: AutoTokenizer.from_pretrained(policy_folder, local_files_only=True)
+        )
         if not self._tokenizer.chat_template:
             raise PolicyError(f"{policy_folder} has no chat template")
 

@@ -13,6 +13,7 @@ from blake3 import blake3
 from tokenizers import Tokenizer
 
 from stannary.environments.environment import Problem, draws, is_heldout
+from stannary.environments.tokenizer import read_tokenizer
 from stannary.errors import Malformed, PolicyError
 
 CLASSES: tuple[str, ...] = tuple(f"C{index}" for index in range(8))
@@ -41,10 +42,8 @@ class Sieve:
         """
         if parameters:
             raise Malformed("environment.parameters", expected="none for sieve", got=dict(parameters))
-        try:
-            vocabulary: dict[str, int] = Tokenizer.from_file(str(policy_folder / "tokenizer.json")).get_vocab()
-        except Exception as error:  # tokenizers raises no class of its own
-            raise PolicyError(f"{policy_folder / 'tokenizer.json'} cannot be read: {error}") from error
+        file = str(policy_folder / "tokenizer.json")
+        vocabulary: dict[str, int] = read_tokenizer(policy_folder, lambda: Tokenizer.from_file(file).get_vocab())
         missing = sorted({"<bos>", "<eos>", ":", *CLASSES, *SYMBOLS} - set(vocabulary))
         if missing:
             raise PolicyError(f"the tokenizer of {policy_folder} lacks words of the sieve task: {' '.join(missing)}")

@@ -39,6 +39,8 @@ GROWTH_BYTES = 512 << 20
 KEPT_OF_A_KIND = 3
 """Inputs that are kept of failures that look the same."""
 _POLL_S = 0.1
+_BETWEEN = -1.0
+"""In place of the time at which an input began: the next one is being made."""
 _STATE = struct.Struct("<qdqqqdqqq")
 _MAX_INPUT_BYTES = 80 << 20
 _FATAL_LIMIT = 25
@@ -206,7 +208,7 @@ class _Child:
                 progress(tally.inputs, tally.inputs / (time.monotonic() - start))
                 if self._process.returncode is not None:
                     break
-                if begun and time.monotonic() - begun > _bound(data, hang_s):
+                if begun > 0 and time.monotonic() - begun > _bound(data, hang_s):
                     is_hung = True
                     self._process.kill()
                     self._process.wait()
@@ -261,6 +263,7 @@ def child() -> None:
             _STATE.pack_into(shared, 0, index, time.monotonic(), *_state(tally))
             is_accepted, spent, wrong = judge(target, data)
             _count(tally, index, is_accepted, spent)
+            _STATE.pack_into(shared, 0, index, _BETWEEN, *_state(tally))
             if wrong:
                 kept[wrong] = kept.get(wrong, 0) + 1
                 path = _keep(Path(folder), name, index, wrong, data) if kept[wrong] <= KEPT_OF_A_KIND else ""

@@ -62,6 +62,8 @@ _RAW_TOKENS = (
     "",
 )
 _NESTING = (10, 190, 199, 200, 201, 260, 1000, 3000)
+_SEARCHED = 1 << 14
+"""Longest text that is searched for members: in deep nesting the search takes quadratic time."""
 _DEEP_NESTING = 120_000
 _TEXTS = (
     "",
@@ -303,7 +305,7 @@ def _nested(rng: random.Random) -> str:
 
 def _change_text(rng: random.Random, text: str) -> str:
     choice = rng.random()
-    if choice < 0.35 and (members := list(_MEMBER.finditer(text))):
+    if choice < 0.35 and len(text) <= _SEARCHED and (members := list(_MEMBER.finditer(text))):
         member = rng.choice(members)
         return text[: member.start()] + f"{member[0]}{rng.choice(('0', 'null', '[]'))}," + text[member.start() :]
     if choice < 0.5:
