@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stannary.errors import PolicyError
-from stannary.shardcast.folder import read_json
+from stannary.shardcast.folder import read_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,3 @@ def _ids(where: Path, field: str, value: Any, vocabulary: int) -> frozenset[int]
     if not isinstance(value, list) or not all(type(token) is int and 0 <= token < vocabulary for token in value):
         raise PolicyError(f"{where}: {field}: expected ids 0 … {vocabulary - 1}, got {value!r:.200}")
     return frozenset(value)
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object of a policy folder. Raises: PolicyError."""
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise PolicyError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from stannary.sampling.torch import suppress_
 from stannary.token_rules import TokenRules
 
 
@@ -47,9 +48,7 @@ def sample(
             logits_to_keep=1,
         )
         cache = output.past_key_values
-        logits_BV = output.logits[:, -1].float()
-        if rules.suppressed_ids:
-            logits_BV[:, rules.suppressed_ids] = -torch.inf
+        logits_BV = suppress_(output.logits[:, -1].float(), rules.suppressed_ids)
         probabilities_BV = torch.softmax(logits_BV / temperature, dim=-1)
         tokens_BT = torch.multinomial(probabilities_BV, 1, generator=generator)
         chosen.append(tokens_BT[:, 0])

@@ -20,6 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from stannary.errors import PolicyError
+from stannary.sampling.torch import suppress_
 from stannary.shardcast.folder import appearing, clear_partial
 from stannary.token_rules import read_token_rules
 from trainer.batch import Batch, Sample, make_batch, micro_batches
@@ -102,10 +103,10 @@ class Policy:
         states_BTH = self.model.base_model(
             input_ids=batch.tokens_BT, attention_mask=batch.attention_BT.long(), use_cache=False
         ).last_hidden_state
-        logits_NV = self.model.get_output_embeddings()(states_BTH[batch.predicts_BT]).float()
-        if self.token_rules.suppressed_ids:  # never sampled, so they have no share of the probability
-            suppressed = torch.tensor(self.token_rules.suppressed_ids)
-            logits_NV = logits_NV.index_fill(1, suppressed, -torch.inf)
+        # Suppressed ids are never sampled, so they have no share of the probability.
+        logits_NV = suppress_(
+            self.model.get_output_embeddings()(states_BTH[batch.predicts_BT]).float(), self.token_rules.suppressed_ids
+        )
         logprobs_NV = torch.log_softmax(logits_NV / self.recipe.temperature, dim=-1)
         return logprobs_NV.gather(1, batch.targets_N[:, None]).squeeze(1)
 

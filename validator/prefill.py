@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from stannary.errors import PolicyError
+from stannary.sampling.torch import suppress_
 from stannary.token_rules import read_token_rules
 
 DTYPES: Final = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -89,10 +90,7 @@ class Prefill:
         Shapes: states [T, H] bfloat16; result [T, V] float32 on the model's device. Ask for at most `head_rows` rows at
         once.
         """
-        logits_TV: torch.Tensor = states.to(self.device).float() @ self._head_HV
-        if self.tokens.suppressed_ids:
-            logits_TV[:, self.tokens.suppressed_ids] = -torch.inf
-        return logits_TV
+        return suppress_(states.to(self.device).float() @ self._head_HV, self.tokens.suppressed_ids)
 
     @property
     def head_rows(self) -> int:

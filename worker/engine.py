@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stannary.errors import PolicyError
 from stannary.sampling import SEED_BYTES, TEMPERATURE_MAX, TEMPERATURE_MIN
-from stannary.token_rules import TokenRules, read_object, read_token_rules
+from stannary.shardcast.folder import read_object
+from stannary.token_rules import TokenRules, read_token_rules
 
 if TYPE_CHECKING:
     import torch

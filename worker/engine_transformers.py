@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from stannary.errors import PolicyError
-from stannary.sampling.torch import sample
+from stannary.sampling.torch import sample, suppress_
 from stannary.token_rules import TokenRules
 from worker.capture import Capture
 from worker.engine import PolicyShape, RolloutOutput, RolloutRequest, read_shape
@@ -91,15 +91,12 @@ class TransformersEngine:
             rows = torch.tensor([distinct.index(request.prompt) for request in requests], device=device)
             cache.batch_select_indices(rows)
             state_BH = state_BH[rows]
-        suppressed = torch.tensor(rules.suppressed_ids, dtype=torch.int64, device=device)
         capture = Capture(keeps_states=self.options.keeps_states)
         tokens: list[list[int]] = [[] for _ in requests]
         alive = list(range(len(requests)))
         for position in range(max(request.max_tokens for request in requests)):
             keys = [(index, position) for index in alive]
-            logits_BV = state_BH.to(torch.float32) @ self.head.T
-            if len(suppressed):
-                logits_BV.index_fill_(1, suppressed, -torch.inf)
+            logits_BV = suppress_(state_BH.to(torch.float32) @ self.head.T, rules.suppressed_ids)
             seeds = [requests[index].seed for index in alive]
             choice_B, logprobs_B = sample(logits_BV, temperature, seeds, [position] * len(alive))
             choice = choice_B.tolist()

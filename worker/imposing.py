@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from stannary.errors import OperatorError
-from stannary.sampling.torch import sample
+from stannary.sampling.torch import sample, suppress_
 from worker.capture import Capture
 
 SEED, TEMPERATURE, ROLLOUT = "stannary_seed", "stannary_temperature", "stannary_rollout"
@@ -53,11 +53,7 @@ class Imposer:
         """Where states and choices go; None on ranks that only follow."""
         self.states: torch.Tensor | None = None
         """Of the step that is being sampled. Shapes: [rows, H]."""
-        self._suppressed: torch.Tensor | None = None
-
-    def suppress(self, ids: Sequence[int]) -> None:
-        """Never sample these ids from now on."""
-        self._suppressed = torch.tensor(ids, dtype=torch.int64) if ids else None
+        self.suppressed_ids: tuple[int, ...] = ()
 
     def impose(self, logits: torch.Tensor, rows: Sequence[tuple[RequestSeed, int] | None]) -> torch.Tensor:
         """Sample each row by its seed and position, and set the choice's logit to +inf.
@@ -70,8 +66,7 @@ class Imposer:
         states, self.states = self.states, None
         if not emitting:
             return logits
-        if self._suppressed is not None:
-            logits.index_fill_(1, self._suppressed.to(logits.device), -torch.inf)
+        suppress_(logits, self.suppressed_ids)
         requests = [of for of in rows if of is not None]
         temperatures = {request.temperature for request, _ in requests}
         if len(temperatures) != 1:

@@ -86,7 +86,7 @@ class ProvingWorker:
     def stannary_renew(self, suppressed_ids: list[int]) -> None:
         """Take note of another policy: its head and the ids that it never samples."""
         self.stannary_head.forget()
-        self.stannary_imposer.suppress(suppressed_ids)
+        self.stannary_imposer.suppressed_ids = tuple(suppressed_ids)
 
     def stannary_take(self, finished: list[list[Any]]) -> list[list[Any]]:
         """Return the evidence of finished rollouts, each given as [rollout, tokens]; none on ranks that only follow."""

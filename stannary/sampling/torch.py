@@ -19,6 +19,14 @@ from stannary.sampling.table import OFFSET, SHIFT, gumbel_table
 Found = TypeVar("Found")
 
 
+def suppress_(logits: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
+    """Set the logits of suppressed ids to −inf, in place: the first thing that is made of logits, by whoever has them.
+
+    Shapes: logits [B, V].
+    """
+    return logits.index_fill_(1, _ids_on(ids, logits.device), -torch.inf) if ids else logits
+
+
 def sample(
     logits: torch.Tensor, temperature: float, seeds: Sequence[bytes], positions: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,6 +162,11 @@ def _in_threads(work: Callable[[slice], Found], rows: int) -> list[Found]:
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="sampling")
+
+
+@cache
+def _ids_on(ids: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    return torch.tensor(ids, dtype=torch.int64, device=device)
 
 
 @cache

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -48,9 +49,7 @@ def check_policy_folder(folder: Path, like: Path | None = None) -> None:
 
 def describe_config(folder: Path) -> dict[str, object]:
     """Return the folder's config.json. Raises: PolicyError if it is unreadable or asks for code of its own."""
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict):
-        raise PolicyError(f"{folder / 'config.json'} is no JSON object")
+    config = read_object(folder / "config.json")
     if "auto_map" in config:
         raise PolicyError(f"{folder / 'config.json'} asks for code of its own (auto_map)")
     return config
@@ -130,6 +129,14 @@ def read_json(path: Path, limit_bytes: int = MAX_CONFIG_BYTES) -> object:
         return from_json(path.read_bytes(), allow_inf_nan=False)
     except (OSError, ValueError) as error:
         raise PolicyError(f"{path} cannot be read: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a policy folder. Raises: PolicyError."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise PolicyError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
 
 
 def _tensors(folder: Path) -> dict[str, TensorInfo]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.worker.conftest import tiny
+from tests.worker.conftest import plans, tiny
 
-__all__ = ["tiny"]
+__all__ = ["plans", "tiny"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,7 +22,6 @@ from tests.worker.matrix import (
     acts_of,
     check_one_row_a_token,
     check_replay,
-    make_plans,
     read_made,
 )
 from validator.prefill import Prefill, prefill
@@ -39,11 +38,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "v2 graphs ahead": {"runner": "v2", "is_eager": False, "is_asynchronous": True},
 }
 Run = Callable[[str], dict[str, Made]]
-
-
-@pytest.fixture(scope="session")
-def plans(tiny: dict[str, Path]) -> dict[str, list[Request]]:
-    return make_plans(tiny)
 
 
 @pytest.fixture(scope="session")

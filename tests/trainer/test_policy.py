@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +49,24 @@ def test_logprobs_divide_logits_before_the_softmax(toy: Path) -> None:
         logits = warm.model(input_ids=batch.tokens_BT).logits[0, 4:6].float()
         expected = torch.log_softmax(logits / 0.6, -1)[[0, 1], batch.targets_N]
         assert torch.allclose(cold.logprobs(batch), expected, atol=1e-5)
+
+
+def test_logprobs_give_suppressed_ids_no_share_and_no_gradient(toy: Path, tmp_path: Path) -> None:
+    shutil.copytree(toy, tmp_path / "policy")
+    rules = {"eos_token_id": 1, "suppress_tokens": [5, 9]}
+    (tmp_path / "policy" / "generation_config.json").write_text(json.dumps(rules))
+    batch = make_batch([Sample((0, 4, 12, 13, 3), (14, 15), 1.0)])
+    policy, plain = Policy(tmp_path / "policy", RECIPE), Policy(toy, RECIPE)
+    logits = plain.model(input_ids=batch.tokens_BT).logits[0, 4:6].float()
+    kept = [token for token in range(logits.shape[1]) if token not in (5, 9)]
+    expected = logits[[0, 1], batch.targets_N] - torch.logsumexp(logits[:, kept], dim=-1)
+    found = policy.logprobs(batch)
+    assert torch.allclose(found, expected, atol=1e-5)
+    found.sum().backward()
+    gradient = policy.model.get_output_embeddings().weight.grad
+    assert (gradient[[5, 9]] == 0).all()
+    assert torch.isfinite(gradient).all()
+    assert (gradient[kept] != 0).any()
 
 
 def test_a26_unchanged_weights_give_ratio_one(toy: Path) -> None:

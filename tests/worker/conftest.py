@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.worker.matrix import EOS, OTHER_END, SUPPRESSED
+from tests.worker.matrix import EOS, OTHER_END, SUPPRESSED, Request, make_plans
 from worker.tripwire import write_tiny_policy
 
 PROBE = Path(__file__).with_name("probe_vllm.py")
@@ -33,6 +33,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rules = {"eos_token_id": [EOS, OTHER_END], "suppress_tokens": SUPPRESSED}
     (folder / "generation_config.json").write_text(json.dumps(rules))
     return policies
+
+
+@pytest.fixture(scope="session")
+def plans(tiny: dict[str, Path]) -> dict[str, list[Request]]:
+    """Requests by what they are to bring about in an engine."""
+    return make_plans(tiny)
 
 
 def run_vllm(plan: list[dict[str, Any]], folder: Path) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from tests.worker.matrix import (
     acts_of,
     check_one_row_a_token,
     check_replay,
-    make_plans,
     read_made,
 )
 from validator.prefill import Prefill, prefill
@@ -46,11 +45,6 @@ IN_PROCESS = [way for way in WAYS if not way.endswith("parallel")]
 
 
 Run = Callable[[str], dict[str, Made]]
-
-
-@pytest.fixture(scope="session")
-def plans(tiny: dict[str, Path]) -> dict[str, list[Request]]:
-    return make_plans(tiny)
 
 
 @pytest.fixture(scope="session")
