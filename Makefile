@@ -105,3 +105,17 @@ fuzz: setup ## Give every parser of strangers' bytes a million bad inputs (long)
 .PHONY: mutants
 mutants: setup ## Count the mutants of the contracts that the Solidity tests kill (long; resumes)
 	@$(BIN)/python -m benchmarks.mutate_contracts
+
+.PHONY: attacks
+attacks: setup ## Run every attack against the validator, beside 500 honest submissions (under 90 minutes; resumes)
+	@$(BIN)/stannary trainer base smollm2 policies/smollm2
+	@$(BIN)/python -m benchmarks.bench_attacks
+
+.PHONY: attacks-full
+attacks-full: setup ## The same with 300 of each statistical attack, and the power curves (hours; resumes)
+	@$(BIN)/stannary trainer base smollm2 policies/smollm2
+	@$(BIN)/python -m benchmarks.bench_attacks --statistical 300 --curves
+
+.PHONY: simulate-evidence
+simulate-evidence: setup ## Simulate a hundred thousand honest providers, and cheats, under the evidence rules (minutes)
+	@$(BIN)/python -m benchmarks.simulate_evidence

@@ -485,10 +485,10 @@ def judge(stage: Stage, case_id: int, ruling: Ruling) -> None:
         court.commit_ruling(
             stage.sender(stage.name_of(juror)), case_id, ruling_commitment(stage.chain.court_domain, *words)
         )
-    stage.wait_until(case.pool, court.jury_times_of(case_id).reveal_from)
+    stage.wait_until(PoolId(case.pool), court.jury_times_of(case_id).reveal_from)
     for juror in jury:
         court.reveal_ruling(stage.sender("owner"), case_id, juror, ruling, word("salt"))
-    stage.wait_until(case.pool, court.jury_times_of(case_id).reveal_until)
+    stage.wait_until(PoolId(case.pool), court.jury_times_of(case_id).reveal_until)
     court.resolve(stage.sender("owner"), case_id)
 
 

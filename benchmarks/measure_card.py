@@ -1,4 +1,4 @@
-"""Measures a calibration card from nothing: trains checkpoints, records both engines, records attacks, calibrates.
+"""Measures a calibration card from nothing: trains checkpoints, records engines and attacks, calibrates.
 
     python -m benchmarks.measure_card toy --work runs/cards --out validator/cards/toy.json
     python -m benchmarks.measure_card smollm2 --work runs/cards --out validator/cards/smollm2.json
@@ -13,21 +13,36 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from validator.calibrate import calibrate
+from validator.calibrate import Attack, calibrate
+from validator.card_page import card_page
 from validator.machine import describe
+from validator.recordings import MACHINES, Machine, Task, record, record_all
 
 CHAIN_SUM = {
     "dataset": "chain_sum",
     "config": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 2},
     "scoring": "last_number",
 }
+LONG_ANSWERS = {"dataset": "simple_equations", "config": {}, "scoring": "last_number"}
+"""Prompts that SmolLM2 answers at length."""
 TOY_STEPS = (1, 2, 5, 10, 14, 15, 25, 40)
 """Checkpoints of the toy: its logits sharpen while it learns, and honest workers of a late step must pass as well."""
+BY_NAME = {machine.name: machine for machine in MACHINES}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a card is measured on."""
+
+    policies: list[Path]
+    fitted: list[Path]
+    checked: list[Path]
+    attacks: list[Attack]
 
 
 def main() -> None:
@@ -38,96 +53,100 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/cards"))
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(2)
     make = toy if args.kind == "toy" else smollm2
-    policies, corpora, attacks = make(args.policies / args.kind, args.work)
+    plan = make(args.policies / args.kind, args.work)
     about: dict[str, object] = {"command": f"python -m benchmarks.measure_card {args.kind}", **describe()}
-    card = calibrate(policies, corpora, attacks, ["bf16", "fp32"], about, lambda line: print(line, flush=True))
+    card = calibrate(plan.policies, plan.fitted, plan.checked, plan.attacks, about, report=say)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_bytes(card.to_bytes())
-    print(f"card 0x{card.hash().hex()} written to {args.out}")
-
-
-Plan = tuple[list[Path], list[Path], list[tuple[str, Path, Path]]]
+    (args.work / f"{args.kind}.html").write_text(card_page(card), encoding="utf-8")
+    say(f"card 0x{card.hash().hex()} written to {args.out}")
 
 
 def toy(base: Path, work: Path) -> Plan:
     """Record what the toy's card needs."""
-    task = ("--environment", "sieve")
-    checkpoints = work / "toy-checkpoints"
-    if not (checkpoints / f"step-{TOY_STEPS[-1]}").is_dir():
-        steps = [str(step) for step in TOY_STEPS]
-        run("train_checkpoints", "--policy", base, *task, "--steps", steps[-1], "--keep", *steps, "--out", checkpoints)
-    policies = [base, *(checkpoints / f"step-{step}" for step in TOY_STEPS)]
-    corpora = []
-    for index, policy in enumerate(policies):
-        for engine in ("vllm", "transformers"):
-            corpora.append(record(work / f"toy-{index}-{engine}.corpus", policy, task, engine, seed=index))
-    corpora.append(record(work / "toy-0-fp32.corpus", base, task, "transformers", "--dtype", "fp32", seed=98))
-    attacks = [
-        (f"policy step {older} served as {newer}", work / f"toy-{index}-vllm.corpus", policies[index + 1])
-        for index, (older, newer) in enumerate(zip((0, *TOY_STEPS), TOY_STEPS, strict=False))
-        if newer - older == 1
-    ]
-    last = len(policies) - 1
-    attacks.append((f"policy step 0 served as {TOY_STEPS[-1]}", work / "toy-0-vllm.corpus", policies[last]))
-    attacks += quantised(base, work, task, "toy", "transformers")
-    attacks += cooler(base, work, task, "toy", "transformers", (900, 700, 300))
-    return policies, corpora, attacks
+    task = Task("sieve", "{}", group_size=8, max_tokens=48)
+    policies = [base, *checkpoints(base, work / "toy-checkpoints", "sieve", "{}", TOY_STEPS, "2e-3")]
+    halves = []
+    for seed in (0, 1):
+        made = record_all(
+            work, policies, task, groups=12, seed=seed, machines=[BY_NAME["sdpa"], BY_NAME["fp32"]], report=say
+        )
+        some = [policies[0], policies[2], policies[6], policies[8]]
+        made += record_all(work, some, task, groups=12, seed=10 + seed, machines=[BY_NAME["vllm-many"]], report=say)
+        halves.append(made)
+    attacks = []
+    for index in (1, 2, 6):
+        stale = recorded_attack(work, policies[index - 1], task, f"toy-stale-{index}", BY_NAME["sdpa"], 48)
+        attacks.append(Attack(f"policy step {index - 1} of the list served as {index}", stale, policies[index]))
+    attacks += altered(base, work, task, "toy", BY_NAME["sdpa"], 48, (900, 700))
+    return Plan(policies, halves[0], halves[1], attacks)
 
 
 def smollm2(base: Path, work: Path) -> Plan:
     """Record what the card of SmolLM2-135M needs."""
-    task = ("--environment", "reasoning_gym", "--params", json.dumps(CHAIN_SUM), "--max-tokens", "64")
-    corpora = [
-        record(work / f"smollm2-{engine}.corpus", base, task, engine, groups=24) for engine in ("vllm", "transformers")
-    ]
-    attacks = quantised(base, work, task, "smollm2", "vllm", groups=16)
-    attacks += cooler(base, work, task, "smollm2", "vllm", (900, 700), groups=16)
-    return [base], corpora, attacks
+    task = Task("reasoning_gym", json.dumps(LONG_ANSWERS))
+    steps = checkpoints(
+        base, work / "smollm2-checkpoints", "reasoning_gym", json.dumps(CHAIN_SUM), tuple(range(1, 9)), "1e-5"
+    )
+    policies = [base, steps[6], steps[7]]
+    halves = []
+    for seed, groups in ((0, 12), (1, 8)):
+        halves.append(record_all(work, [base, steps[7]], task, groups=groups, seed=seed, report=say))
+    attacks = altered(base, work, task, "smollm2", BY_NAME["vllm-many"], 16, (900, 700))
+    return Plan(policies, halves[0], halves[1], attacks)
 
 
-def quantised(
-    base: Path, work: Path, task: Sequence[str], name: str, engine: str, groups: int = 64
-) -> list[tuple[str, Path, Path]]:
-    """Record the policy through int8 and int4 matrices."""
+def checkpoints(
+    base: Path, folder: Path, environment: str, params: str, steps: tuple[int, ...], rate: str
+) -> list[Path]:
+    """Train and keep policy steps unless they are there."""
+    if not (folder / f"step-{steps[-1]}").is_dir():
+        names = [str(step) for step in steps]
+        options = ("--steps", names[-1], "--learning-rate", rate, "--groups", "8", "--group-size", "4")
+        run(
+            "train_checkpoints", "--policy", base, "--environment", environment, "--params", params,
+            *options, "--keep", *names, "--out", folder,
+        )  # fmt: skip
+    return [folder / f"step-{step}" for step in steps]
+
+
+def altered(
+    base: Path, work: Path, task: Task, name: str, machine: Machine, groups: int, milli: tuple[int, ...]
+) -> list[Attack]:
+    """Record the policy through int8 and int4 matrices, and at other temperatures."""
     made = []
     for bits in (8, 4):
         folder = work / f"{name}-int{bits}"
         if not folder.is_dir():
             run("quantise_policy", "--policy", base, "--bits", str(bits), "--out", folder)
-        corpus = record(work / f"{name}-int{bits}.corpus", folder, task, engine, seed=99, groups=groups)
-        made.append((f"int{bits} matrices", corpus, base))
-    return made
-
-
-def cooler(
-    base: Path, work: Path, task: Sequence[str], name: str, engine: str, milli: Sequence[int], groups: int = 64
-) -> list[tuple[str, Path, Path]]:
-    """Record the policy at other temperatures."""
-    made = []
+        corpus = recorded_attack(work, folder, task, f"{name}-int{bits}", machine, groups)
+        made.append(Attack(f"int{bits} matrices", corpus, base))
     for value in milli:
-        path = work / f"{name}-t{value}.corpus"
-        corpus = record(path, base, task, engine, "--temperature-milli", str(value), seed=99, groups=groups)
-        made.append((f"temperature {value / 1000:g}", corpus, base))
+        corpus = recorded_attack(work, base, task, f"{name}-t{value}", machine, groups, value)
+        made.append(Attack(f"temperature {value / 1000:g}", corpus, base))
     return made
 
 
-def record(
-    path: Path, policy: Path, task: Sequence[str], engine: str, *more: str, seed: int = 0, groups: int = 64
+def recorded_attack(
+    work: Path, policy: Path, task: Task, name: str, machine: Machine, groups: int, milli: int = 1000
 ) -> Path:
-    """Record one corpus unless it is there: in a process of its own, as vLLM wants one."""
-    if not path.is_file():
-        own = ("--engine", engine, "--seed", str(seed), "--groups", str(groups))
-        run("record_corpus", "--policy", policy, *task, *own, *more, "--out", path)
-    return path
+    """Record what an attacker generates."""
+    out = work / f"{name}.corpus"
+    return record(out, policy, task, machine, groups=groups, seed=99, temperature_milli=milli, report=say)
 
 
 def run(module: str, *arguments: str | Path) -> None:
     """Run a program of this folder."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *(str(argument) for argument in arguments)]
-    print(" ".join(command[1:]), flush=True)
+    say(" ".join(command[1:]))
     subprocess.run(command, check=True, env=os.environ | {"HF_HUB_OFFLINE": "1"}, stdout=subprocess.DEVNULL)
+
+
+def say(line: str) -> None:
+    """Tell what is done."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

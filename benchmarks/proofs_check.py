@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -18,8 +19,9 @@ from benchmarks.proofs_submission import CAP, COORDINATOR, GROUP_SIZE, NODE, add
 from stannary.cards import Card
 from stannary.rollout import content_hash, decode_group
 from stannary.structs import Lease, Submission
+from stannary.types import Hash
 from validator.checks import Leaf, Rules, StepFacts
-from validator.judgement import Judge, screen
+from validator.judgement import Computes, Judge, screen
 from validator.prefill import Prefill
 
 CARD = Path("validator/cards/smollm2.json")
@@ -36,15 +38,16 @@ def main() -> None:
     units = sum(len(rollout.completion) for rollout in rollouts)
     card = Card.parse(CARD.read_bytes())
     rules = Rules(scene.seeds.ledger, 1, address_of(COORDINATOR), GROUP_SIZE, CAP, 120, 1000, 1, card.hash())
-    facts = StepFacts(0, 0, 1, 1000, scene.seeds)
+    facts = StepFacts(0, 0, 1, 1000, scene.seeds, audit_beacon=Hash(b"\x06" * 32))
     node = address_of(NODE)
     lease = Lease(1, 0, 0, 0, node, node, 1010, 1070, rules.max_units, card.hash(), 1)
     submission = Submission(1, 0, 0, node, node, units, content_hash(data), lease.struct_hash())
     leaf = Leaf(submission, submission.sign(NODE, rules.domain), lease, lease.sign(COORDINATOR, rules.domain))
     figures: dict[str, dict[str, object]] = {}
-    for dtype in ("bf16", "fp32"):
-        model = Prefill(scene.folder, dtype)
-        judge = Judge(rules, facts, card, scene.environment, model)
+    models = {dtype: Prefill(scene.folder, dtype) for dtype in ("bf16", "fp32")}
+    for dtype, model in models.items():
+        other = "fp32" if dtype == "bf16" else "bf16"
+        judge = Judge(rules, facts, card, scene.environment, Computes(model, partial(models.__getitem__, other)))
 
         def prefill(model: Prefill = model) -> None:
             states = torch.cat(model.states(rollouts[0].prompt, [rollout.completion for rollout in rollouts]))

@@ -175,7 +175,7 @@ class Switches:
         """`claimed` is the token that was noted in place of each, where none was sampled by the rule."""
         prompts = [{"prompt_token_ids": list(request.prompt)} for request in self.requests]
         results = self.engine.llm.generate(prompts, params, use_tqdm=False)
-        finished = [[index, list(result.outputs[0].token_ids)] for index, result in enumerate(results)]
+        finished: list[list[Any]] = [[index, list(result.outputs[0].token_ids)] for index, result in enumerate(results)]
         if claimed is not None:
             finished = [[index, [claimed] * len(tokens)] for index, tokens in finished]
         if takes and self.imposer.capture is not None:

@@ -14,9 +14,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from stannary.environments import describe_environment, load_environment
+from stannary.token_rules import read_token_rules
 from trainer.generate import sample
 from trainer.policy import Policy, Recipe
-from trainer.rehearsal import end_ids_of, learnable
+from trainer.rehearsal import learnable
 
 
 def main() -> None:
@@ -38,13 +39,13 @@ def main() -> None:
         describe_environment(args.environment, json.loads(args.params), args.policy), args.policy
     )
     policy = Policy(args.policy, Recipe(learning_rate=args.learning_rate))
-    end_ids = end_ids_of(args.policy)
+    rules = read_token_rules(args.policy)
     folder = args.policy
     for step in range(args.steps):
         actor: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
         problems = [environment.problem(f"checkpoints {step} {slot}".encode()) for slot in range(args.groups)]
         prompts = [problem.prompt for problem in problems for _ in range(args.group_size)]
-        completions = sample(actor, prompts, end_ids=end_ids, max_tokens=args.max_tokens, temperature=1.0, seed=step)
+        completions = sample(actor, prompts, rules=rules, max_tokens=args.max_tokens, temperature=1.0, seed=step)
         groups = [
             [(problem, completions[slot * args.group_size + rollout]) for rollout in range(args.group_size)]
             for slot, problem in enumerate(problems)

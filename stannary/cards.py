@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from stannary.documents import canonical, document_hash, parse_document
+from stannary.e_process import EvidenceRules, Level
 from stannary.errors import Malformed
 from stannary.sampling import TEMPERATURE_MAX, TEMPERATURE_MIN
 from stannary.toploc.proof import CHUNK_TOKENS
 from stannary.types import Hash
 
-CARD_FORMAT = "stannary.card.v1"
+CARD_FORMAT = "stannary.card.v2"
+AUDIT_BPS_MAX = 10_000
+MAX_BANDS = 32
 _TEMPERATURES_MILLI = round(1000 * TEMPERATURE_MIN), round(1000 * TEMPERATURE_MAX)
 
 
@@ -49,27 +52,64 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
+class MeanDriftLimits:
+    """Most that the chunks of a submission may differ on average, where it has at least `min_chunks` of them.
+
+    Small drift everywhere shows in no single chunk. A mean over few chunks varies more, so it has more room.
+    """
+
+    min_chunks: int
+    exponent_mismatches: float
+    mantissa_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingLimits:
+    """Most that a submission of at least `min_informative` informative tokens may stray from what its noise picks."""
+
+    min_informative: int
+    not_chosen_rate: float
+    """Share of the informative tokens that are not the ones which the noise picks."""
+    mean_gap: float
+    """Capped gaps of all tokens, divided by the number of informative ones. Units: natural log."""
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """Every limit of the statistical checks. Gaps are in units of perturbed logits (natural log)."""
 
     drift: tuple[DriftLimits, ...]
     """By rising `min_tokens`, the first for 1."""
-    mantissa_sum: Allowance
-    """What the mantissa means of a submission's chunks may add up to: small drift everywhere is no single outlier."""
+    mean_drift: tuple[MeanDriftLimits, ...]
+    """By rising `min_chunks`, the first for 1."""
     gap_bound: float
     """A claimed token that lies further than this below the best was not chosen by the policy: a fault."""
     gap_margin: float
-    """Tokens further than this below the best are counted."""
+    """A gap that an honest submission shows at few of its tokens."""
     beyond_margin: Allowance
-    """How many such tokens a submission may hold."""
+    """How many tokens of a submission may lie beyond the margin."""
     gap_cap: float
-    """Each gap counts at most this much in the sum."""
-    capped_sum: Allowance
-    """How large the sum of capped gaps of a submission may be."""
+    """What one gap counts at most in the mean."""
+    sampling: tuple[SamplingLimits, ...]
+    """By rising `min_informative`. A submission with fewer informative tokens than the first is too short to tell from:
+    it passes what follows from means, and is no evidence."""
+    pairing: float
+    """How many standard errors the proved states may lie in the direction of another policy."""
+    ladder: tuple[Thresholds, ...] = ()
+    """Tighter limits, the tightest first: honest submissions go beyond them more often. How far up a submission gets is
+    its score; the card's evidence rules say how often an honest one does."""
 
     def drift_limits(self, tokens: int) -> DriftLimits:
         """Return the limits of a chunk of `tokens` tokens."""
         return next(limits for limits in reversed(self.drift) if limits.min_tokens <= tokens)
+
+    def mean_drift_limits(self, chunks: int) -> MeanDriftLimits:
+        """Return the limits of the means over `chunks` chunks."""
+        return next(limits for limits in reversed(self.mean_drift) if limits.min_chunks <= chunks)
+
+    def sampling_limits(self, informative: int) -> SamplingLimits | None:
+        """Return the limits of a submission with so many informative tokens, None if they are too few to tell from."""
+        return next((limits for limits in reversed(self.sampling) if limits.min_informative <= informative), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +120,33 @@ class Card:
     hidden_size: int
     vocabulary: int
     """Two sizes of the policy, so that a card of another policy is refused."""
+    audit_bps: int
+    """How many of 10,000 leaves get the checks that need a forward pass."""
     thresholds: Thresholds
-    evidence: Mapping[str, object]
-    """Measured maxima, sample sizes, detection, versions and command: for people, decides nothing."""
+    evidence: EvidenceRules
+    """How the scores of a provider's submissions add up."""
+    measured: Mapping[str, object]
+    """Honest rates, detection, samples, versions and command: for people, decides nothing."""
 
     def document(self) -> dict[str, object]:
         """Return the document whose hash names the card."""
-        limits = self.thresholds
+        rules = self.evidence
         return {
             "format": CARD_FORMAT,
             "temperature_milli": self.temperature_milli,
             "hidden_size": self.hidden_size,
             "vocabulary": self.vocabulary,
-            "thresholds": {
-                "drift": [
-                    {
-                        "min_tokens": band.min_tokens,
-                        "exponent_mismatches": band.exponent_mismatches,
-                        "mantissa_mean": band.mantissa_mean,
-                        "mantissa_median": band.mantissa_median,
-                    }
-                    for band in limits.drift
+            "audit_bps": self.audit_bps,
+            "thresholds": _written(self.thresholds),
+            "evidence": {
+                "levels": [
+                    {"honest_at_most": level.honest_at_most, "limits": _written(limits)}
+                    for level, limits in zip(rules.levels, self.thresholds.ladder, strict=True)
                 ],
-                "mantissa_sum": {"base": limits.mantissa_sum.base, "each": limits.mantissa_sum.each},
-                "gap_bound": limits.gap_bound,
-                "gap_margin": limits.gap_margin,
-                "beyond_margin": {"base": limits.beyond_margin.base, "each": limits.beyond_margin.each},
-                "gap_cap": limits.gap_cap,
-                "capped_sum": {"base": limits.capped_sum.base, "each": limits.capped_sum.each},
+                "stop_log10": rules.stop_log10,
+                "slash_log10": rules.slash_log10,
             },
-            "evidence": dict(self.evidence),
+            "measured": dict(self.measured),
         }
 
     def to_bytes(self) -> bytes:
@@ -123,15 +160,20 @@ class Card:
     @classmethod
     def from_document(cls, document: Mapping[str, object]) -> Self:
         """Read a card. Raises: Malformed for a missing, unknown or senseless field."""
-        _only(document, "card", "format temperature_milli hidden_size vocabulary thresholds evidence")
+        names = "format temperature_milli hidden_size vocabulary audit_bps thresholds evidence measured"
+        _only(document, "card", names)
         if document["format"] != CARD_FORMAT:
             raise Malformed("card.format", expected=CARD_FORMAT, got=document["format"])
+        least, most = _TEMPERATURES_MILLI
+        rules, ladder = _evidence(_mapping(document["evidence"], "evidence"))
         card = cls(
-            temperature_milli=_temperature(document),
+            temperature_milli=_count(document, "temperature_milli", least=least, most=most),
             hidden_size=_count(document, "hidden_size", least=1),
             vocabulary=_count(document, "vocabulary", least=2),
-            thresholds=_thresholds(_mapping(document["thresholds"], "thresholds")),
-            evidence=_mapping(document["evidence"], "evidence"),
+            audit_bps=_count(document, "audit_bps", least=1, most=AUDIT_BPS_MAX),
+            thresholds=replace(_thresholds(_mapping(document["thresholds"], "thresholds")), ladder=ladder),
+            evidence=rules,
+            measured=_mapping(document["measured"], "measured"),
         )
         if card.document() != document:
             raise Malformed("card", expected="numbers in their own type", got="a document that reads differently")
@@ -144,33 +186,88 @@ class Card:
 
 
 def _thresholds(found: Mapping[str, object]) -> Thresholds:
-    _only(found, "thresholds", "drift mantissa_sum gap_bound gap_margin beyond_margin gap_cap capped_sum")
-    bands = found["drift"]
-    if not isinstance(bands, Sequence) or isinstance(bands, str) or not 1 <= len(bands) <= CHUNK_TOKENS:
-        raise Malformed("thresholds.drift", expected="a list of bands", got=bands)
-    drift = tuple(_drift(_mapping(band, "drift")) for band in bands)
-    starts = [band.min_tokens for band in drift]
-    if starts[0] != 1 or starts != sorted(set(starts)) or starts[-1] > CHUNK_TOKENS:
-        raise Malformed("thresholds.drift", expected=f"rising from 1 to at most {CHUNK_TOKENS}", got=starts)
+    _only(found, "thresholds", "drift mean_drift gap_bound gap_margin beyond_margin gap_cap sampling pairing")
+    bands = _bands(found, "drift", CHUNK_TOKENS)
+    drift = tuple(
+        DriftLimits(
+            _count(band, "min_tokens", least=1, most=CHUNK_TOKENS),
+            _count(band, "exponent_mismatches", least=0),
+            _amount(band, "mantissa_mean"),
+            _amount(band, "mantissa_median"),
+        )
+        for band in bands
+    )
+    means = tuple(
+        MeanDriftLimits(
+            _count(band, "min_chunks", least=1), _amount(band, "exponent_mismatches"), _amount(band, "mantissa_mean")
+        )
+        for band in _bands(found, "mean_drift", MAX_BANDS)
+    )
+    sampling = tuple(
+        SamplingLimits(
+            _count(band, "min_informative", least=1), _amount(band, "not_chosen_rate"), _amount(band, "mean_gap")
+        )
+        for band in _bands(found, "sampling", MAX_BANDS)
+    )
+    _rising("drift", [band.min_tokens for band in drift], first=1)
+    _rising("mean_drift", [band.min_chunks for band in means], first=1)
+    _rising("sampling", [band.min_informative for band in sampling], first=None)
     return Thresholds(
         drift=drift,
-        mantissa_sum=_allowance(_mapping(found["mantissa_sum"], "mantissa_sum")),
+        mean_drift=means,
         gap_bound=_amount(found, "gap_bound"),
         gap_margin=_amount(found, "gap_margin"),
         beyond_margin=_allowance(_mapping(found["beyond_margin"], "beyond_margin")),
         gap_cap=_amount(found, "gap_cap"),
-        capped_sum=_allowance(_mapping(found["capped_sum"], "capped_sum")),
+        sampling=sampling,
+        pairing=_amount(found, "pairing"),
     )
 
 
-def _drift(found: Mapping[str, object]) -> DriftLimits:
-    _only(found, "drift", "min_tokens exponent_mismatches mantissa_mean mantissa_median")
-    return DriftLimits(
-        _count(found, "min_tokens", least=1),
-        _count(found, "exponent_mismatches", least=0),
-        _amount(found, "mantissa_mean"),
-        _amount(found, "mantissa_median"),
-    )
+def _written(limits: Thresholds) -> dict[str, object]:
+    written = asdict(limits)
+    del written["ladder"]
+    return {
+        name: [dict(band) for band in value] if isinstance(value, tuple) else value for name, value in written.items()
+    }
+
+
+def evidence_rules(honest_at_most: Sequence[float], stop_log10: float, slash_log10: float) -> EvidenceRules:
+    """Return the rules of a ladder: its steps divide the scores below a rejection evenly. Raises: Malformed."""
+    steps = len(honest_at_most) + 1
+    levels = tuple(Level((step + 1) / steps, share) for step, share in enumerate(honest_at_most))
+    return EvidenceRules(levels, stop_log10, slash_log10)
+
+
+def _evidence(found: Mapping[str, object]) -> tuple[EvidenceRules, tuple[Thresholds, ...]]:
+    _only(found, "evidence", "levels stop_log10 slash_log10")
+    levels = _bands(found, "levels", MAX_BANDS)
+    shares = [_amount(level, "honest_at_most") for level in levels]
+    rules = evidence_rules(shares, _amount(found, "stop_log10"), _amount(found, "slash_log10"))
+    return rules, tuple(_thresholds(_mapping(level["limits"], "limits")) for level in levels)
+
+
+_FIELDS = {
+    "drift": "min_tokens exponent_mismatches mantissa_mean mantissa_median",
+    "mean_drift": "min_chunks exponent_mismatches mantissa_mean",
+    "sampling": "min_informative not_chosen_rate mean_gap",
+    "levels": "honest_at_most limits",
+}
+
+
+def _bands(found: Mapping[str, object], field: str, most: int) -> list[Mapping[str, object]]:
+    bands = found[field]
+    if not isinstance(bands, Sequence) or isinstance(bands, str) or not 1 <= len(bands) <= most:
+        raise Malformed(field, expected=f"a list of 1 … {most}", got=bands)
+    read = [_mapping(band, field) for band in bands]
+    for band in read:
+        _only(band, field, _FIELDS[field])
+    return read
+
+
+def _rising(field: str, starts: Sequence[int], first: int | None) -> None:
+    if list(starts) != sorted(set(starts)) or (first is not None and starts[0] != first):
+        raise Malformed(field, expected="rising" if first is None else f"rising from {first}", got=list(starts))
 
 
 def _allowance(found: Mapping[str, object]) -> Allowance:
@@ -189,18 +286,10 @@ def _mapping(found: object, field: str) -> Mapping[str, object]:
     return found
 
 
-def _count(found: Mapping[str, object], field: str, *, least: int) -> int:
+def _count(found: Mapping[str, object], field: str, *, least: int, most: int = 1 << 32) -> int:
     value = found[field]
-    if type(value) is not int or value < least:
-        raise Malformed(field, expected=f"a whole number, at least {least}", got=value)
-    return value
-
-
-def _temperature(found: Mapping[str, object]) -> int:
-    least, most = _TEMPERATURES_MILLI
-    value = found["temperature_milli"]
     if type(value) is not int or not least <= value <= most:
-        raise Malformed("temperature_milli", expected=f"a whole number, {least} … {most}", got=value)
+        raise Malformed(field, expected=f"a whole number, {least} … {most}", got=value)
     return value
 
 

@@ -18,6 +18,7 @@ StannaryError            something this software refuses or cannot do
 │   └── Refused          the peer answered no, with a reason
 ├── ProofError           a proof cannot be built or parsed
 ├── PolicyError          a policy folder or manifest is not what it must be
+├── Confinement          the process in which strangers' files are read died or was stopped; says nothing about the file
 └── AbstainError         a validator cannot decide; never a verdict
 """
 
@@ -158,6 +159,14 @@ class ProofError(StannaryError):
 
 class PolicyError(StannaryError):
     """A policy folder or manifest is not what it must be."""
+
+
+class Confinement(StannaryError):
+    """The process in which strangers' files are read died or was stopped. Says nothing about the file: no verdict."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the process that reads submission files {what}")
+        self.what = what
 
 
 class AbstainError(StannaryError):

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 from blake3 import blake3
 
 from stannary.errors import Malformed
@@ -31,13 +29,6 @@ _MAX_PAGES = 64
 """Of a column; Arrow begins another after 1 MiB of tokens."""
 _RUNS_A_ROW = 8
 """Levels change twice a row at most, and a change costs a run of equal ones and one of mixed ones."""
-_SCHEMA = pa.schema(
-    [
-        pa.field("prompt_tokens", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
-        pa.field("completion_tokens", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
-        pa.field("proof", pa.binary(), nullable=False),
-    ]
-)
 
 # What a submission may hold of Parquet's own definition (apache/parquet-format, parquet.thrift), by its numbers there.
 
@@ -175,13 +166,18 @@ class Rollout:
 
 def encode_group(rollouts: Sequence[Rollout]) -> bytes:
     """Return the submission file of a group."""
+    import pyarrow as pa  # 40 MiB that a reader of files has no use for
+    import pyarrow.parquet as pq
+
+    tokens = pa.list_(pa.field("element", pa.int32(), nullable=False))
+    columns = {
+        "prompt_tokens": (tokens, [list(rollout.prompt) for rollout in rollouts]),
+        "completion_tokens": (tokens, [list(rollout.completion) for rollout in rollouts]),
+        "proof": (pa.binary(), [b"".join(rollout.proofs) for rollout in rollouts]),
+    }
     table = pa.table(
-        [
-            pa.array([list(r.prompt) for r in rollouts], _SCHEMA.field(0).type),
-            pa.array([list(r.completion) for r in rollouts], _SCHEMA.field(1).type),
-            pa.array([b"".join(r.proofs) for r in rollouts], pa.binary()),
-        ],
-        schema=_SCHEMA,
+        [pa.array(values, kind) for kind, values in columns.values()],
+        schema=pa.schema([pa.field(name, kind, nullable=False) for name, (kind, _) in columns.items()]),
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="NONE", use_dictionary=False, write_statistics=False, store_schema=False)
@@ -222,7 +218,7 @@ def _columns(file: dict[str, Any], group_size: int) -> list[dict[str, Any]]:
     """Return the metadata of the three columns. Raises: Malformed if the footer describes anything else."""
     if file["schema"] != _ELEMENTS:
         names = [element["name"] for element in file["schema"]]
-        raise Malformed("schema", expected=f"{', '.join(_SCHEMA.names)}, all required, no others", got=names)
+        raise Malformed("schema", expected="prompt_tokens, completion_tokens, proof, all required, no others", got=names)
     rows = [file["num_rows"], *(group["num_rows"] for group in file["row_groups"])]
     if rows != [group_size, group_size]:
         raise Malformed("rows", expected=f"{group_size} in one row group", got=rows)
@@ -284,7 +280,7 @@ def _token_lists(file: Reader, column: dict[str, Any], rows: int) -> list[tuple[
     repetition, definition, tokens = (np.concatenate(parts) for parts in zip(*pages, strict=True))
     begun = len(repetition) - np.count_nonzero(repetition)
     if repetition[0] or begun != rows:
-        raise Malformed(_name(column), expected=f"{rows} rows, the first at its start", got=begun)
+        raise Malformed(_name(column), expected=f"{rows} rows, the first at its start", got=int(begun))
     starts = np.flatnonzero(repetition == 0)
     entries = np.diff(starts, append=len(repetition))
     is_empty = definition[starts] == 0

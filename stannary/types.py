@@ -106,6 +106,7 @@ class Reason(IntEnum):
     PROOF_COUNT = 40
     PROOF_FORMAT = 41
     ACTIVATIONS = 42
+    PAIRING = 43
     SAMPLING = 50
     SAMPLING_BOUND = 51
 

@@ -14,10 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from stannary.audit_choice import audited_slots
+from stannary.cards import Card
 from stannary.chain import Chain, PoolTerms, Sender, StepState
 from stannary.client import CoordinatorClient
+from stannary.confined import ConfinedReader
 from stannary.environments import Environment
-from stannary.errors import ChainError, NetworkError, OperatorError, PeerError, PolicyError, Reverted
+from stannary.errors import ChainError, Confinement, NetworkError, OperatorError, PeerError, PolicyError, Reverted
 from stannary.seeds import StepSeeds
 from stannary.shardcast import check_policy_folder, publish
 from stannary.shardcast.folder import clear_partial
@@ -25,7 +28,7 @@ from stannary.structs import Submission
 from stannary.types import Hash, Outcome, Phase, parse_hash, to_hex
 from stannary.waiting import Waiting
 from trainer import plan
-from trainer.consume import Group, GroupRules, accepted, consumed_root, leaves_of, score_group
+from trainer.consume import Group, GroupRules, consumable, consumed_root, leaves_of, score_group
 from trainer.metrics import Metrics
 from trainer.policy import Policy, checkpoint_name, latest_checkpoint
 from trainer.rehearsal import evaluate
@@ -86,6 +89,9 @@ class Trainer:
         self._published = folder / "published"
         self._metrics = Metrics(folder / "metrics.jsonl")
         self._clock = clock
+        self._reader = ConfinedReader()
+        self._card: tuple[Hash, Card] | None = None
+        """The card of the newest step, by its hash."""
         self._waiting = Waiting(_log)
         self._opening = Waiting(_log)
         self._since = clock()
@@ -108,8 +114,9 @@ class Trainer:
         return self._policy_step
 
     def close(self) -> None:
-        """Close the connections to the coordinator."""
+        """Close the connections to the coordinator, and end the process that reads files."""
         self._coordinator.close()
+        self._reader.close()
 
     def run(self, stop: threading.Event) -> None:
         """Work until the last policy step is published or `stop` is set. Raises: OperatorError, FundsError."""
@@ -207,7 +214,7 @@ class Trainer:
         started = self._clock()
         state = self._chain.submission_ledger.step_of(self._run.pool, step)
         leaves = leaves_of(self._coordinator.leaves(step), state) if outcomes else []
-        chosen = accepted(leaves, outcomes)
+        chosen = consumable(leaves, outcomes, self._audited(state)) if leaves else []
         # Work of slots taken on chain is not served by the coordinator; it is paid, and learnt from by nobody yet.
         unused = sum(outcome is Outcome.ACCEPT for outcome in outcomes[state.slots :])
         if unused:
@@ -256,6 +263,13 @@ class Trainer:
         )
         self._since = self._clock()
 
+    def _audited(self, state: StepState) -> frozenset[int]:
+        """Return the slots of a step whose leaves got every check, by the card that the step was opened under."""
+        card_hash = self._chain.pool_registry.offer_of(self._run.pool, state.offer).card_hash
+        if self._card is None or self._card[0] != card_hash:
+            self._card = card_hash, Card.from_document(self._coordinator.document(card_hash))
+        return audited_slots(state.audit_beacon, range(state.slots), self._card[1].audit_bps)
+
     def _fetch(self, step: int, state: StepState, chosen: Sequence[Submission]) -> list[Group]:
         """Return the accepted groups that can be had; one that is withheld or no group is left out, and named."""
         seeds = StepSeeds(self._chain.ledger_domain, self._run.pool, step, state.seed_beacon)
@@ -270,8 +284,8 @@ class Trainer:
                 continue
             problem = self._environment.problem(seeds.slot_seed(leaf.slot))
             try:
-                groups.append(score_group(leaf, data, problem, self._environment, rules))
-            except PeerError as error:
+                groups.append(score_group(leaf, data, problem, self._environment, rules, self._reader.decode_group))
+            except (PeerError, Confinement) as error:
                 _log.error("step %d slot %d: accepted by the panel, yet %s; left out", step, leaf.slot, error)
         return groups
 

@@ -30,6 +30,7 @@ from stannary.chain import (
 )
 from stannary.client import CoordinatorClient
 from stannary.commitments import vote_commitment
+from stannary.confined import ConfinedReader
 from stannary.disputes import open_dispute
 from stannary.environments import Environment, load_environment
 from stannary.types import Address, CaseKind, Hash, Role, Ruling, parse_address
@@ -161,11 +162,19 @@ class ChainCourt:
         return None if found is None or found.pool != self._pool else found
 
     def location(self, case_id: int, case: Case) -> str:
-        """Return where the disputant serves the leaf's file, empty if the chain does not tell."""
+        """Return where the disputant serves the leaf's file or the accusation, empty if the chain does not tell."""
         start = self._chain.submission_ledger.step_of(self._pool, case.step).opened_block
         found = self._chain.read_events(start, min(case.jury_block, self._chain.frozen().number))
         opened = (event for event in found if isinstance(event, events.CaseOpened) and event.case_id == case_id)
         return next((event.location for event in opened), "")
+
+    def judged_up_to(self, provider: Address, at: Block) -> int:
+        """Return the step after the last run for which a worker was convicted."""
+        return self._chain.dispute_court.judged_up_to(self._pool, provider, at)
+
+    def is_plant(self, leaf_hash: Hash, at: Block) -> bool:
+        """Say whether a leaf is a planted fault that was shown."""
+        return self._chain.planted_faults.is_plant(leaf_hash, at)
 
     def jury(self, case_id: int, at: Block) -> list[Address]:
         """Return the jury that sits."""
@@ -288,10 +297,10 @@ def _parts(
     def open_environment(folder: Path) -> Environment:
         return load_environment(environment, folder)
 
-    def open_policy(folder: Path) -> Prefill:
+    def open_policy(folder: Path, dtype: str) -> Prefill:
         from validator.prefill import Prefill  # torch is loaded when there is something to judge
 
-        return Prefill(folder, settings.dtype, settings.device)
+        return Prefill(folder, dtype, settings.device)
 
     def seal(step: int, vote: Vote) -> Hash:
         return vote_commitment(
@@ -318,8 +327,12 @@ def _parts(
         court=ChainCourt(chain, settings.pool, provider, sender),
         coordinator=client,
         fetch=fetch,
+        read_submission=ConfinedReader().decode_group,
         weights=Policies(
-            settings.run_dir / "policies" / place, [*settings.relay_urls, settings.coordinator_url], open_policy
+            settings.run_dir / "policies" / place,
+            [*settings.relay_urls, settings.coordinator_url],
+            settings.dtype,
+            open_policy,
         ),
         open_environment=open_environment,
         compute=f"transformers {settings.dtype} on {settings.device}",

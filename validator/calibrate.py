@@ -1,400 +1,290 @@
-"""Measures how far honest engines drift from this validator's prefill, and derives limits with room.
+"""Calibration: measures honest engines under this validator's computes, fits limits, checks them, counts attacks.
 
-Honest corpora set the limits; attacks never do, they are only counted under them. It must not know of engines or chain.
+One half of the honest recordings sets the limits. The other half, and attacks, are only counted under them. It must
+not know how an engine works or where recordings come from.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from stannary import toploc
-from stannary.cards import Allowance, Card, DriftLimits, Thresholds
+from stannary.cards import Card, Thresholds
+from stannary.corpus import Corpus, Recorded, policy_digest
 from stannary.errors import SettingsError
 from stannary.rollout import Rollout
 from stannary.types import Outcome
-from validator import checks
-from validator.corpus import Corpus, Recorded, policy_digest
+from validator import statistics
+from validator.finding import Finding
+from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, fit, rounded_up, scores_of
+from validator.judgement import decide
+from validator.pairing import Way
 from validator.prefill import Prefill
+from validator.statistics import ChunkMeasure, Measured
+from validator.tails import lower_rate, upper_rate
 
-BANDS = (1, 4, 16)
-"""Smallest chunk sizes of the drift limits."""
-CHUNK_SIZES = (1, 2, 3, 5, 8, 12, 16, 24, 32)
-"""Chunk sizes that are measured, cut out of longer completions too."""
+FALSE_REJECT_RATE = 1e-4
+"""Honest submissions that are rejected at most, over all numbers of a submission together."""
+PUBLISHED = (38, 10.0, 8.0)
+"""Limits of a chunk in the published library: exponent mismatches, mantissa mean and median (arXiv 2501.16007)."""
+PIECE_SIZES = (1, 2, 3, 5, 8, 12, 16, 24)
+"""Sizes of the chunks that are cut out of the middle of longer completions."""
+DTYPES = ("fp32", "bf16")
 
-DRIFT_FACTOR = 2.0
-MISMATCH_ROOM = 4
-MANTISSA_ROOM = 1.0
-"""Drift limit = factor × measured maximum + room: engines, kernels and devices not measured must fit in it."""
-MEAN_FACTOR = 2.0
-"""A submission's mean drift varies little, so it needs less room than a single chunk's."""
-MARGIN_FACTOR, MARGIN_LEAST = 3.0, 0.05
-BOUND_FACTOR, BOUND_LEAST = 20.0, 1.0
-"""The bound slashes: at least twenty times what honest numerics were ever seen to do."""
-BEYOND_BASE, BEYOND_EACH = 2.0, 0.002
-"""Tokens beyond the margin: honest submissions held none."""
-SUM_FACTOR, SUM_BASE_LEAST, SUM_EACH_LEAST = 3.0, 0.1, 0.0002
-
-
-@dataclass(slots=True)
-class Honest:
-    """What one corpus shows under one prefill."""
-
-    engine: str
-    policy: str
-    compute: str
-    submissions: int = 0
-    tokens: int = 0
-    chunks: int = 0
-    not_best: int = 0
-    largest_gap: float = 0.0
-    largest_mean_gap: float = 0.0
-    """Worst submission's sum of gaps per token."""
-    largest_mantissa_mean: float = 0.0
-    """Worst submission's mean over its chunks."""
-    drift: dict[int, tuple[int, float, float]] = field(default_factory=dict)
-    """Chunk size → worst exponent mismatches, mantissa mean, mantissa median."""
-
-    def add_drift(self, size: int, found: toploc.ChunkDrift) -> None:
-        """Keep the worst of each figure."""
-        before = self.drift.get(size, (0, 0.0, 0.0))
-        self.drift[size] = (
-            max(before[0], found.exponent_mismatches),
-            max(before[1], found.mantissa_mean),
-            max(before[2], found.mantissa_median),
-        )
-
-    def document(self) -> dict[str, object]:
-        """Return what the card records."""
-        return {
-            "engine": self.engine,
-            "policy": self.policy[:16],
-            "compute": self.compute,
-            "submissions": self.submissions,
-            "tokens": self.tokens,
-            "chunks": self.chunks,
-            "not_best_share": round(self.not_best / max(1, self.tokens), 6),
-            "largest_gap": round(self.largest_gap, 6),
-            "largest_mean_gap": round(self.largest_mean_gap, 8),
-            "largest_mantissa_mean": round(self.largest_mantissa_mean, 4),
-            "exponent_mismatches": max(worst[0] for worst in self.drift.values()),
-            "mantissa_mean": round(max(worst[1] for worst in self.drift.values()), 4),
-            "mantissa_median": round(max(worst[2] for worst in self.drift.values()), 4),
-        }
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One submission as the checks see it: what is claimed, and the states that this validator has for it."""
+class Attack:
+    """A recording that pretends to be of another policy than made it."""
 
-    rollouts: tuple[Rollout, ...]
-    seeds: tuple[bytes, ...]
-    states: tuple[torch.Tensor, ...]
-
-
-@dataclass(slots=True)
-class Caught:
-    """How many submissions of one kind the limits stop, and by what."""
-
-    submissions: int = 0
-    rejected: int = 0
-    faulted: int = 0
-    by_activations: int = 0
-    by_sampling: int = 0
-
-    def document(self) -> dict[str, object]:
-        """Return what the card records."""
-        return {
-            "submissions": self.submissions,
-            "stopped": self.rejected + self.faulted,
-            "faulted": self.faulted,
-            "by_activations": self.by_activations,
-            "by_sampling": self.by_sampling,
-        }
+    name: str
+    corpus: Path
+    pretended: Path
+    before: Path | None = None
+    """The policy step before the one that it pretends to be of."""
 
 
-def measure(corpus: Corpus, claims: Sequence[Claim], policy: Prefill) -> Honest:
-    """Measure one honest corpus under one prefill; `claims` are its `honest_claims`."""
-    found = Honest(corpus.engine, corpus.policy, policy.compute)
-    temperature = corpus.temperature_milli / 1000
-    for group, claim in zip(corpus.groups, claims, strict=True):
-        mantissas: list[float] = []
-        gap = checks.replay_group(
-            [rollout.completion for rollout in group],
-            claim.states,
-            [rollout.seed for rollout in group],
-            temperature,
-            policy.logits,
-            policy.head_rows,
-        ).gap
-        found.tokens += gap.size
-        found.not_best += int((gap > 0).sum())
-        found.largest_gap = max(found.largest_gap, float(gap.max()))
-        found.largest_mean_gap = max(found.largest_mean_gap, float(gap.mean()))
-        for index, (rollout, own) in enumerate(zip(group, claim.states, strict=True)):
-            whole = toploc.verify(own, claim.rollouts[index].proofs)
-            mantissas += [drift.mantissa_mean for drift in whole]
-            found.chunks += len(whole)
-            for chunk, drift in enumerate(whole):
-                found.add_drift(min(toploc.CHUNK_TOKENS, len(own) - chunk * toploc.CHUNK_TOKENS), drift)
-            for size, drift in _short_drift(rollout, own, index):
-                found.chunks += 1
-                found.add_drift(size, drift)
-        found.largest_mantissa_mean = max(found.largest_mantissa_mean, sum(mantissas) / len(mantissas))
-        found.submissions += 1
-    return found
+class Bench:
+    """Policies by folder, each loaded once for each compute, and what they measure."""
 
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = device
+        self._opened: dict[tuple[Path, str], Prefill] = {}
 
-def derive(measured: Sequence[Honest]) -> Thresholds:
-    """Return limits that leave room above everything measured."""
-    gap = max(found.largest_gap for found in measured)
-    mean_gap = max(found.largest_mean_gap for found in measured)
-    bound = _round_up(max(BOUND_LEAST, BOUND_FACTOR * gap))
-    drift = tuple(_band(measured, start) for start in BANDS)
-    mantissa_mean = max(found.largest_mantissa_mean for found in measured)
-    return Thresholds(
-        drift=drift,
-        mantissa_sum=Allowance(max(band.mantissa_mean for band in drift), _round_up(MEAN_FACTOR * mantissa_mean)),
-        gap_bound=bound,
-        gap_margin=_round_up(max(MARGIN_LEAST, MARGIN_FACTOR * gap)),
-        beyond_margin=Allowance(BEYOND_BASE, BEYOND_EACH),
-        gap_cap=bound,
-        capped_sum=Allowance(
-            _round_up(max(SUM_BASE_LEAST, SUM_FACTOR * gap)),
-            _round_up(max(SUM_EACH_LEAST, SUM_FACTOR * mean_gap)),
-        ),
-    )
+    def open(self, folder: Path, dtype: str) -> Prefill:
+        """Return a loaded policy."""
+        key = (folder, dtype)
+        if key not in self._opened:
+            self._opened[key] = Prefill(folder, dtype, self._device)
+        return self._opened[key]
 
+    def measure(
+        self,
+        corpus: Corpus,
+        folder: Path,
+        before: Path | None,
+        temperature_milli: int | None = None,
+        dtypes: Sequence[str] = DTYPES,
+    ) -> Iterator[list[Measured]]:
+        """Yield what each compute measures of each group of a recording, held against the policy in `folder`.
 
-def honest_claims(corpus: Corpus, policy: Prefill) -> Iterator[Claim]:
-    """Yield the submissions of a corpus with its own proofs."""
-    for group in corpus.groups:
-        states = policy.states(group[0].prompt, [rollout.completion for rollout in group])
-        yield Claim(
-            tuple(Rollout(r.prompt, r.completion, tuple(toploc.build(r.states))) for r in group),
-            tuple(rollout.seed for rollout in group),
-            tuple(states),
-        )
+        Tokens are replayed at the pool's temperature, the recording's own unless given.
+        """
+        temperature = (temperature_milli or corpus.temperature_milli) / 1000
+        for group in corpus.groups:
+            rollouts = [Rollout(r.prompt, r.completion, tuple(toploc.build(r.states))) for r in group]
+            prompt, completions = group[0].prompt, [r.completion for r in group]
+            exact = self.open(folder, "fp32").unrounded_states(prompt, completions)
+            ways = []
+            if before is not None:
+                other = self.open(before, "fp32").unrounded_states(prompt, completions)
+                ways.append(Way("the policy step before", exact, other))
+            found = []
+            for dtype in dtypes:
+                policy = self.open(folder, dtype)
+                states = exact if dtype == "fp32" else policy.unrounded_states(prompt, completions)
+                seeds = [r.seed for r in group]
+                found.append(statistics.measure(rollouts, states, seeds, temperature, policy, ways))
+            yield found
 
-
-def edited_claims(corpus: Corpus, policy: Prefill, rollouts: int, kind: str) -> Iterator[Claim]:
-    """Yield submissions in which one token of each of the first `rollouts` rollouts was replaced and then proved.
-
-    The liar runs the right policy over the edited tokens, so its states are the validator's own. `kind` is `any` (a
-    random token) or `runner-up` (the token that the seed picks second).
-    """
-    choose = random.Random(0)  # noqa: S311  repeatable, not secret
-    temperature = corpus.temperature_milli / 1000
-    for group in corpus.groups:
-        edited = []
-        for index, rollout in enumerate(group):
-            tokens = list(rollout.completion)
-            inner = len(tokens) - 1
-            if index < rollouts and inner > 0:
-                place = choose.randrange(inner)
-                tokens[place] = (
-                    _runner_up(rollout, place, policy, temperature)
-                    if kind == "runner-up"
-                    else _other(choose, policy, tokens[place])
+    def samples(self, corpus: Corpus, folder: Path, before: Path | None) -> list[Sample]:
+        """Measure an honest recording."""
+        found = []
+        exact = self.open(folder, "fp32")
+        for group, measured in zip(corpus.groups, self.measure(corpus, folder, before), strict=True):
+            pieces = tuple(_pieces(group, exact))
+            found += [
+                Sample(
+                    f"{corpus.engine}; {each.compute}",
+                    each,
+                    pieces if each.compute == exact.compute else (),
+                    corpus.policy[:16],
                 )
-            edited.append(tuple(tokens))
-        states = policy.states(group[0].prompt, edited)
-        yield Claim(
-            tuple(
-                Rollout(group[0].prompt, tokens, tuple(toploc.build(own)))
-                for tokens, own in zip(edited, states, strict=True)
-            ),
-            tuple(rollout.seed for rollout in group),
-            tuple(states),
-        )
-
-
-def reseeded_claims(corpus: Corpus, policy: Prefill) -> Iterator[Claim]:
-    """Yield submissions whose first rollout was drawn with another seed than its own: best of two, once a group."""
-    for claim in honest_claims(corpus, policy):
-        seeds = (bytes(byte ^ 0xFF for byte in claim.seeds[0]), *claim.seeds[1:])
-        yield Claim(claim.rollouts, seeds, claim.states)
-
-
-def count(claims: Iterable[Claim], thresholds: Thresholds, policy: Prefill, temperature_milli: int) -> Caught:
-    """Hold submissions against limits."""
-    caught = Caught()
-    for claim in claims:
-        activations = checks.check_activations(claim.rollouts, claim.states, thresholds)
-        sampling = checks.check_sampling(
-            claim.rollouts,
-            claim.states,
-            claim.seeds,
-            temperature_milli / 1000,
-            thresholds,
-            policy.logits,
-            policy.head_rows,
-        )
-        outcome = checks.worse(activations, sampling).outcome
-        caught.submissions += 1
-        caught.rejected += outcome is Outcome.REJECT
-        caught.faulted += outcome is Outcome.FAULT
-        caught.by_activations += not activations.is_fine
-        caught.by_sampling += not sampling.is_fine
-    return caught
+                for each in measured
+            ]
+        return found
 
 
 def calibrate(
     policies: Sequence[Path],
-    corpora: Sequence[Path],
-    attacks: Sequence[tuple[str, Path, Path]],
-    dtypes: Sequence[str],
-    about: dict[str, object],
-    report: Callable[[str], None] = lambda _: None,
+    fitted: Sequence[Path],
+    checked: Sequence[Path],
+    attacks: Sequence[Attack],
+    about: Mapping[str, object],
+    *,
+    audit_bps: int = 10_000,
+    false_reject_rate: float = FALSE_REJECT_RATE,
+    device: str = "cpu",
+    report: Report = lambda _: None,
 ) -> Card:
-    """Return the card of honest corpora of one or more policies of one shape.
+    """Return the card of honest recordings of consecutive policy steps, the first of which has none before it.
 
-    `attacks` are (name, corpus, policy that it pretends to be of). `about` is recorded as it is.
-    Raises: SettingsError for a corpus whose policy is not given, or if an honest submission would be rejected.
+    `fitted` set the limits, `checked` are held against them. `about` is recorded as it is.
+    Raises: SettingsError for a recording whose policy is not given, for too few recordings, or if an honest submission
+    that set the limits would be rejected.
     """
-    folders = {policy_digest(folder): folder for folder in policies}
-    recorded = [Corpus.read(path) for path in corpora]
-    if not recorded:
-        raise SettingsError("calibration needs at least one corpus of honest rollouts")
-    temperatures = {corpus.temperature_milli for corpus in recorded}
-    if len(temperatures) != 1:
-        raise SettingsError(f"a card is for one temperature, the corpora have {sorted(temperatures)} ‰")
-    (temperature_milli,) = temperatures
-    measured: list[Honest] = []
-    opened: dict[tuple[str, str], Prefill] = {}
-    held: list[tuple[list[Claim], Prefill]] = []
-    sizes: set[tuple[int, int]] = set()
-    for corpus in recorded:
-        if corpus.policy not in folders:
-            raise SettingsError(f"a corpus is of the policy {corpus.policy[:16]}, which is none of those given")
-        for dtype in dtypes:
-            policy = opened.get((corpus.policy, dtype)) or Prefill(folders[corpus.policy], dtype)
-            opened[corpus.policy, dtype] = policy
-            sizes.add((policy.hidden_size, policy.vocabulary))
-            claims = list(honest_claims(corpus, policy))
-            held.append((claims, policy))
-            measured.append(measure(corpus, claims, policy))
-            report(f"{corpus.engine}, policy {corpus.policy[:8]}, {dtype}: largest gap {measured[-1].largest_gap:.4f}")
-    if len(sizes) != 1:
-        raise SettingsError(f"a card is for one policy's shape, these have {sorted(sizes)}")
-    ((hidden_size, vocabulary),) = sizes
-    thresholds = derive(measured)
-    honest = Caught()
-    for claims, policy in held:
-        part = count(claims, thresholds, policy, temperature_milli)
-        honest.submissions += part.submissions
-        honest.rejected += part.rejected + part.faulted
-    if honest.rejected:
-        raise SettingsError(f"{honest.rejected} of {honest.submissions} honest submissions would be rejected")
-    distinct = sum(len(corpus.groups) for corpus in recorded)
-    detected: dict[str, object] = {}
-    for name, caught in _attacks(recorded[0], folders, attacks, dtypes[-1], thresholds, temperature_milli):
-        report(f"{name}: {caught.rejected + caught.faulted} of {caught.submissions} stopped, {caught.faulted} faults")
-        detected[name] = caught.document()
+    folders = {policy_digest(folder): index for index, folder in enumerate(policies)}
+    bench = Bench(device)
+    read = {path: Corpus.read(path) for path in [*fitted, *checked]}
+    temperature_milli = _one({corpus.temperature_milli for corpus in read.values()}, "temperature")
+
+    def samples_of(paths: Iterable[Path]) -> list[Sample]:
+        found: list[Sample] = []
+        for path in paths:
+            corpus = read[path]
+            if corpus.policy not in folders:
+                raise SettingsError(f"{path} is of the policy {corpus.policy[:16]}, which is none of those given")
+            index = folders[corpus.policy]
+            found += bench.samples(corpus, policies[index], policies[index - 1] if index else None)
+            report(f"{path.name}: {len(corpus.groups)} submissions of {corpus.engine} measured")
+        return found
+
+    own = samples_of(fitted)
+    made = fit(own, false_reject_rate)
+    honest = _honest(own, made.thresholds)
+    if honest["rejected"]:
+        raise SettingsError(f"{honest['rejected']} of {honest['submissions']} submissions would be rejected")
+    shape = bench.open(policies[0], "fp32")
+    measured: dict[str, object] = {
+        **about,
+        "false_reject_rate": false_reject_rate,
+        "limits": {name: asdict(reached) for name, reached in made.reaches.items()},
+        "fitted": honest,
+    }
+    if checked:
+        others = samples_of(checked)
+        measured["checked"] = {**_honest(others, made.thresholds), "levels": _levels(others, made)}
+        report(f"checked on others: {measured['checked']}")
+    counted: dict[str, object] = {}
+    for attack in attacks:
+        found = list(bench.measure(Corpus.read(attack.corpus), attack.pretended, attack.before, temperature_milli))
+        counted[attack.name] = count(found, made.thresholds)
+        report(f"{attack.name}: {counted[attack.name]}")
+    measured["attacks"] = counted
     return Card(
         temperature_milli=temperature_milli,
-        hidden_size=hidden_size,
-        vocabulary=vocabulary,
-        thresholds=thresholds,
-        evidence={
-            **about,
-            "honest": [found.document() for found in measured],
-            "honest_rejected": {
-                "submissions": distinct,
-                "checks": honest.submissions,
-                "rejected": honest.rejected,
-                # The rule of three, over distinct submissions: two prefills of one are no two samples. These are also
-                # the submissions that set the limits, so it says how small the sample is, not how good the card.
-                "share_at_most_95_percent": round(3 / distinct, 6),
-                "sample": "the submissions that set the limits",
-            },
-            "attacks": detected,
-            "safety": {
-                "drift": f"{DRIFT_FACTOR:g} × measured maximum + {MISMATCH_ROOM} mismatches or {MANTISSA_ROOM:g}",
-                "mantissa_sum": f"one chunk's limit + {MEAN_FACTOR:g} × worst submission's mean a chunk",
-                "gap_margin": f"{MARGIN_FACTOR:g} × largest honest gap, at least {MARGIN_LEAST:g}",
-                "gap_bound": f"{BOUND_FACTOR:g} × largest honest gap, at least {BOUND_LEAST:g}",
-                "capped_sum": f"{SUM_FACTOR:g} × largest honest gap + {SUM_FACTOR:g} × worst submission's mean a token",
-            },
-        },
+        hidden_size=shape.hidden_size,
+        vocabulary=shape.vocabulary,
+        audit_bps=audit_bps,
+        thresholds=made.thresholds,
+        evidence=made.rules,
+        measured=measured,
     )
 
 
-def _attacks(
-    base: Corpus,
-    folders: dict[str, Path],
-    attacks: Sequence[tuple[str, Path, Path]],
-    dtype: str,
-    thresholds: Thresholds,
-    temperature_milli: int,
-) -> Iterator[tuple[str, Caught]]:
-    policy = Prefill(folders[base.policy], dtype)
-    whole = max(len(group) for group in base.groups)
-    made = {
-        "one token of a group replaced by any": edited_claims(base, policy, 1, "any"),
-        "one token of each rollout replaced by any": edited_claims(base, policy, whole, "any"),
-        "one token of a group replaced by the runner-up": edited_claims(base, policy, 1, "runner-up"),
-        "one token of each rollout replaced by the runner-up": edited_claims(base, policy, whole, "runner-up"),
-        "one rollout of a group drawn with another seed": reseeded_claims(base, policy),
+def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds) -> dict[str, object]:
+    """Hold dishonest submissions against limits: how many are detected, by what, and how many in short pieces."""
+    decided = [decide(each, thresholds) for each in found]
+    detected = sum(not finding.is_fine for finding in decided)
+    return {
+        "n": len(decided),
+        "detected": detected,
+        "rate_lower_95": round(lower_rate(detected, len(decided)), 4),
+        "faulted": sum(finding.outcome is Outcome.FAULT for finding in decided),
+        "reasons": dict(Counter(finding.reason.name.lower() for finding in decided if not finding.is_fine)),
+        "by_published_limits": sum(_is_published_reject(each[0].chunks) for each in found),
+        "power": {str(size): power for size in INFORMATIVE_SIZES if (power := _power(found, thresholds, size))},
     }
-    for name, claims in made.items():
-        yield name, count(claims, thresholds, policy, temperature_milli)
-    for name, path, folder in attacks:
-        pretended = Prefill(folder, dtype)
-        yield name, count(honest_claims(Corpus.read(path), pretended), thresholds, pretended, temperature_milli)
 
 
-def _short_drift(rollout: Recorded, own: torch.Tensor, index: int) -> Iterator[tuple[int, toploc.ChunkDrift]]:
-    """Yield the drift of one chunk cut out of the middle: short ones are rare at the end of honest completions."""
-    length = len(rollout.completion)
-    size = CHUNK_SIZES[index % len(CHUNK_SIZES)]
-    if size < length:
-        start = (index * 7) % (length - size)
-        part = slice(start, start + size)
-        yield size, toploc.verify(own[part], toploc.build(rollout.states[part]))[0]
+def cut(measured: Measured, informative: int) -> Measured | None:
+    """Return the beginning of a submission that holds so many informative tokens, as if it were all of it.
+
+    Pairings are of the whole submission and left out. None if there are fewer.
+    """
+    replay = cut_informative(measured.replay, informative)
+    if replay is None:
+        return None
+    lengths, left = [], replay.gap.size
+    for length in measured.lengths:
+        if left > 0:
+            lengths.append(min(length, left))
+            left -= length
+    chunks = tuple(
+        chunk
+        for chunk in measured.chunks
+        if chunk.rollout < len(lengths) and chunk.chunk * toploc.CHUNK_TOKENS + chunk.tokens <= lengths[chunk.rollout]
+    )
+    return replace(measured, chunks=chunks or measured.chunks[:1], lengths=tuple(lengths), replay=replay, pairings=())
 
 
-def _band(measured: Sequence[Honest], start: int) -> DriftLimits:
-    end = next((band for band in BANDS if band > start), toploc.CHUNK_TOKENS + 1)
-    worst = [drift for found in measured for size, drift in found.drift.items() if start <= size < end]
-    if not worst:
-        raise SettingsError(f"the corpora hold no chunk of {start} … {end - 1} tokens: record longer completions")
-    return DriftLimits(
-        min_tokens=start,
-        exponent_mismatches=round(DRIFT_FACTOR * max(drift[0] for drift in worst)) + MISMATCH_ROOM,
-        mantissa_mean=_round_up(DRIFT_FACTOR * max(drift[1] for drift in worst) + MANTISSA_ROOM),
-        mantissa_median=_round_up(DRIFT_FACTOR * max(drift[2] for drift in worst) + MANTISSA_ROOM),
+def _power(found: Sequence[Sequence[Measured]], thresholds: Thresholds, size: int) -> list[int]:
+    """Return how many pieces with so many informative tokens there are, and how many of them are detected."""
+    pieces = [[cut(measured, size) for measured in each] for each in found]
+    whole = [[piece for piece in each if piece is not None] for each in pieces]
+    kept = [each for each, before in zip(whole, found, strict=True) if len(each) == len(before)]
+    return [len(kept), sum(not decide(each, thresholds).is_fine for each in kept)] if kept else []
+
+
+def _honest(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, object]:
+    """Say how honest submissions fare: each compute alone, which is stricter than both together."""
+    kinds: dict[str, Counter[str]] = {}
+    rejected = 0
+    for sample in samples:
+        finding: Finding = statistics.judge(sample.measured, thresholds)
+        rejected += not finding.is_fine
+        kinds.setdefault(sample.kind, Counter()).update(
+            submissions=1,
+            tokens=int(sample.measured.replay.gap.size),
+            rejected=int(not finding.is_fine),
+            rejected_by_published_limits=int(_is_published_reject(sample.measured.chunks)),
+        )
+    scores = scores_of(samples, thresholds)
+    submissions = len(samples) // len(DTYPES)
+    return {
+        "submissions": submissions,
+        "rejected": rejected,
+        "rate_upper_95": round(upper_rate(min(rejected, submissions), submissions), 6),
+        "kinds": {
+            kind: {**counts, "largest_score": rounded_up(max(scores[kind], default=0.0))}
+            for kind, counts in kinds.items()
+        },
+    }
+
+
+def _levels(samples: Sequence[Sample], made: Fit) -> list[dict[str, object]]:
+    """Say how often the levels of evidence were reached on other recordings than those that set them."""
+    scores = [score for part in scores_of(samples, made.thresholds).values() for score in part]
+    return [
+        {
+            "score": level.score,
+            "honest_at_most": level.honest_at_most,
+            "reached": sum(score >= level.score for score in scores),
+            "of": len(scores),
+            "rate_upper_95": round(upper_rate(sum(score >= level.score for score in scores), len(scores)), 6),
+        }
+        for level in made.rules.levels
+    ]
+
+
+def _is_published_reject(chunks: Sequence[ChunkMeasure]) -> bool:
+    mismatches, mean, median = PUBLISHED
+    return any(
+        chunk.drift.exponent_mismatches > mismatches
+        or chunk.drift.mantissa_mean > mean
+        or chunk.drift.mantissa_median > median
+        for chunk in chunks
     )
 
 
-def _other(choose: random.Random, policy: Prefill, token: int) -> int:
-    while True:
-        other = choose.randrange(policy.vocabulary)
-        if other != token and other not in policy.tokens.end_ids and other not in policy.tokens.suppressed_ids:
-            return other
+def _pieces(group: Sequence[Recorded], policy: Prefill) -> Iterator[ChunkMeasure]:
+    """Yield the drift of one short chunk cut out of the middle of each rollout."""
+    states = policy.states(group[0].prompt, [rollout.completion for rollout in group])
+    for index, (rollout, own) in enumerate(zip(group, states, strict=True)):
+        length = len(rollout.completion)
+        size = PIECE_SIZES[(index + length) % len(PIECE_SIZES)]
+        if size < length:
+            start = (index * 7 + length) % (length - size)
+            part = slice(start, start + size)
+            drift = toploc.verify(own[part], toploc.build(rollout.states[part]))[0]
+            yield ChunkMeasure(index, 0, size, drift)
 
 
-def _runner_up(rollout: Recorded, place: int, policy: Prefill, temperature: float) -> int:
-    from stannary.sampling import gumbel
-
-    (states,) = policy.states(rollout.prompt, [rollout.completion[: place + 1]])
-    logits = policy.logits(states[place : place + 1]).cpu().numpy()[0]
-    scores = logits / np.float32(temperature) + gumbel(rollout.seed, place, policy.vocabulary)
-    for token in np.argsort(-scores)[1:].tolist():
-        if token not in policy.tokens.end_ids:
-            return int(token)
-    raise AssertionError("a vocabulary of end tokens only")
-
-
-def _round_up(value: float) -> float:
-    """Round up to two significant digits, so that a card reads well."""
-    if value == 0:
-        return 0.0
-    digits = 1 - int(np.floor(np.log10(value)))
-    scaled = np.ceil(round(value * 10.0**digits, 6))
-    return float(round(float(scaled) / 10.0**digits, max(0, digits)))
+def _one(found: set[int], name: str) -> int:
+    if len(found) != 1:
+        raise SettingsError(f"{name}: a card is for one, the recordings have {sorted(found)}")
+    return found.pop()

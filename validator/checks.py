@@ -9,24 +9,21 @@ through the coordinator, which could spoil them to harm a worker: what is wrong 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from stannary import toploc
-from stannary.cards import Thresholds
 from stannary.errors import BadSignature, Malformed, ProofError
-from stannary.evidence import Measure
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash, decode_group
-from stannary.sampling import Replay, joined, summarise
 from stannary.seeds import StepSeeds
 from stannary.slots import PayTable, submission_root, taken_lease_hash
 from stannary.structs import Domain, Lease, Submission
 from stannary.token_rules import TokenRules
-from stannary.types import Address, Hash, Outcome, Reason, to_hex
+from stannary.types import Address, Hash, Reason, to_hex
+from validator.finding import FINE, Finding, fault, reject, unavailable
 
-if TYPE_CHECKING:
-    import torch
+Read = Callable[[bytes, int], list[Rollout]]
+"""Reads a submission file: its bytes and the group's size. Raises: Malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +56,8 @@ class StepFacts:
     seeded_at: int
     """On the pool's clock; no lease is older."""
     seeds: StepSeeds
+    audit_beacon: Hash
+    """What chooses the leaves that get the dear checks."""
     taken: int = 0
     """Slots taken on chain, numbered after the others."""
 
@@ -82,39 +81,6 @@ class Leaf:
     lease_signature: bytes = b""
     location: str = ""
     """Where its file is served if the coordinator does not; empty if nobody named a place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found: accept if nothing is wrong, abstain if it cannot be decided."""
-
-    outcome: Outcome = Outcome.ACCEPT
-    reason: Reason = Reason.NONE
-    explanation: str = ""
-    measures: Mapping[str, Measure] = field(default_factory=dict)
-
-    @property
-    def is_fine(self) -> bool:
-        """Whether the check has nothing against the leaf."""
-        return self.outcome is Outcome.ACCEPT
-
-
-FINE = Finding()
-
-
-def reject(reason: Reason, explanation: str, measures: Mapping[str, Measure] | None = None) -> Finding:
-    """Return the finding of a leaf that is not paid."""
-    return Finding(Outcome.REJECT, reason, explanation, measures or {})
-
-
-def fault(reason: Reason, explanation: str, measures: Mapping[str, Measure] | None = None) -> Finding:
-    """Return the finding of a leaf that is not paid and slashed."""
-    return Finding(Outcome.FAULT, reason, explanation, measures or {})
-
-
-def unavailable(explanation: str) -> Finding:
-    """Return the finding of a leaf that this validator cannot decide."""
-    return Finding(Outcome.ABSTAIN, Reason.UNAVAILABLE, explanation)
 
 
 def check_commitment(leaves: Sequence[Leaf], slots: int, max_units: int, root: Hash, pay_table_hash: Hash) -> Finding:
@@ -214,14 +180,14 @@ def _check_taken(submission: Submission, rules: Rules) -> Finding:
     return FINE
 
 
-def check_file(data: bytes, leaf: Leaf, rules: Rules) -> tuple[Finding, list[Rollout]]:
+def check_file(data: bytes, leaf: Leaf, rules: Rules, read: Read = decode_group) -> tuple[Finding, list[Rollout]]:
     """The file is the leaf's, within the size limit, of exactly the schema, and holds a whole group."""
     if content_hash(data) != leaf.submission.content_hash:
         return unavailable(f"file: {to_hex(leaf.submission.content_hash)} is committed, another is served"), []
     if len(data) > MAX_SUBMISSION_BYTES:
         return reject(Reason.SIZE, f"file: {len(data)} bytes, at most {MAX_SUBMISSION_BYTES} are taken"), []
     try:
-        return FINE, decode_group(data, rules.group_size)
+        return FINE, read(data, rules.group_size)
     except Malformed as error:
         if error.field == "rows":
             return reject(Reason.GROUP, str(error)), []
@@ -313,131 +279,3 @@ def check_proofs(rollouts: Sequence[Rollout]) -> Finding:
             except ProofError as error:
                 return fault(Reason.PROOF_FORMAT, f"rollout {index}, chunk {chunk}: {error}")
     return FINE
-
-
-def check_activations(rollouts: Sequence[Rollout], states: Sequence[torch.Tensor], thresholds: Thresholds) -> Finding:
-    """The proofs are of the states that the policy has at these tokens.
-
-    Shapes: states one [T, H] bfloat16 for each rollout, recomputed by this validator.
-    """
-    worst: dict[str, Measure] = {}
-    failed = ""
-    mantissas: list[float] = []
-    for index, (rollout, own) in enumerate(zip(rollouts, states, strict=True)):
-        for chunk, drift in enumerate(toploc.verify(own, rollout.proofs)):
-            tokens = min(toploc.CHUNK_TOKENS, len(rollout.completion) - chunk * toploc.CHUNK_TOKENS)
-            limits = thresholds.drift_limits(tokens)
-            mantissas.append(drift.mantissa_mean)
-            for name in ("exponent_mismatches", "mantissa_mean", "mantissa_median"):
-                value, limit = float(getattr(drift, name)), float(getattr(limits, name))
-                if name not in worst or _excess(value, limit) > _excess(*_pair(worst[name])):
-                    worst[name] = Measure.of(value, limit)
-                if value > limit and not failed:
-                    failed = f"rollout {index}, chunk {chunk} of {tokens} tokens: {name} {value:g}, at most {limit:g}"
-    total, allowed = sum(mantissas), thresholds.mantissa_sum.of(len(mantissas))
-    worst["mantissa_sum"] = Measure.of(total, allowed)
-    if total > allowed and not failed:
-        failed = f"mantissa means of {len(mantissas)} chunks sum to {total:.2f}, at most {allowed:.2f} may"
-    if failed:
-        return reject(Reason.ACTIVATIONS, failed, worst)
-    return Finding(measures=worst)
-
-
-def check_sampling(
-    rollouts: Sequence[Rollout],
-    states: Sequence[torch.Tensor],
-    seeds: Sequence[bytes],
-    temperature: float,
-    thresholds: Thresholds,
-    logits: Callable[[torch.Tensor], torch.Tensor],
-    rows: int,
-) -> Finding:
-    """Every token is the one that the slot's noise picks from the policy's logits, up to what honest numerics move.
-
-    Shapes: states one [T, H] bfloat16 for each rollout; `logits` maps at most `rows` states to [rows, V] float32.
-    """
-    completions = [rollout.completion for rollout in rollouts]
-    replayed = replay_group(completions, states, seeds, temperature, logits, rows)
-    return judge_sampling(replayed, thresholds, place=lambda flat: _place(completions, flat))
-
-
-def replay_group(
-    completions: Sequence[Sequence[int]],
-    states: Sequence[torch.Tensor],
-    seeds: Sequence[bytes],
-    temperature: float,
-    logits: Callable[[torch.Tensor], torch.Tensor],
-    rows: int,
-) -> Replay:
-    """Return the replay of all tokens of a group, one completion after another; arguments as `check_sampling`."""
-    import torch
-
-    from stannary.sampling.torch import replay_tensor
-
-    every = torch.cat(list(states))
-    tokens = [token for completion in completions for token in completion]
-    own_seeds = [seed for completion, seed in zip(completions, seeds, strict=True) for _ in completion]
-    positions = [position for completion in completions for position in range(len(completion))]
-    parts = []
-    for start in range(0, len(tokens), rows):
-        part = slice(start, start + rows)
-        parts.append(replay_tensor(logits(every[part]), tokens[part], temperature, own_seeds[part], positions[part]))
-    return joined(parts)
-
-
-def judge_sampling(replayed: Replay, thresholds: Thresholds, place: Callable[[int], str] = str) -> Finding:
-    """Hold the replay of all tokens of a submission against the card."""
-    found = summarise(replayed, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
-    allowed_beyond, allowed_sum = thresholds.beyond_margin.of(found.tokens), thresholds.capped_sum.of(found.tokens)
-    measures = {
-        "tokens": Measure.of(found.tokens),
-        "informative": Measure.of(found.informative),
-        "not_chosen": Measure.of(found.not_chosen),
-        "largest_gap": Measure.of(found.largest, thresholds.gap_bound),
-        "beyond_margin": Measure.of(found.beyond_margin, allowed_beyond),
-        "capped_gap_sum": Measure.of(found.capped_sum, allowed_sum),
-    }
-    if found.largest > thresholds.gap_bound:
-        return fault(
-            Reason.SAMPLING_BOUND,
-            f"{place(found.largest_at)}: {found.largest:.3f} below the token that the seed picks, "
-            f"at most {thresholds.gap_bound:g} is possible",
-            measures,
-        )
-    if found.beyond_margin > allowed_beyond:
-        return reject(
-            Reason.SAMPLING,
-            f"{found.beyond_margin} of {found.tokens} tokens lie more than {thresholds.gap_margin:g} below the token "
-            f"that the seed picks, at most {allowed_beyond:.1f} may",
-            measures,
-        )
-    if found.capped_sum > allowed_sum:
-        return reject(
-            Reason.SAMPLING,
-            f"gaps of {found.tokens} tokens sum to {found.capped_sum:.3f}, at most {allowed_sum:.3f} may",
-            measures,
-        )
-    return Finding(measures=measures)
-
-
-def worse(first: Finding, second: Finding) -> Finding:
-    """Return the finding that decides: the graver one, the first of equals; measures of both are kept."""
-    chosen = second if second.outcome > first.outcome else first
-    return Finding(chosen.outcome, chosen.reason, chosen.explanation, {**first.measures, **second.measures})
-
-
-def _excess(value: float, limit: float) -> float:
-    return value - limit
-
-
-def _pair(measure: Measure) -> tuple[float, float]:
-    value = float("inf") if measure.value is None else measure.value
-    return value, measure.limit or 0.0
-
-
-def _place(completions: Sequence[Sequence[int]], flat: int) -> str:
-    for index, completion in enumerate(completions):
-        if flat < len(completion):
-            return f"rollout {index}, token {flat}"
-        flat -= len(completion)
-    return f"token {flat}"

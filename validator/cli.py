@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +27,11 @@ from stannary.commands.readiness import report_readiness
 from stannary.errors import SettingsError
 from stannary.logs import start_logging
 from stannary.waiting import StopRequested
+from validator.economics_cli import economics
 from validator.settings import Settings, WatchSettings
+
+if TYPE_CHECKING:
+    from validator.calibrate import Attack
 
 app = typer.Typer(
     help="Re-check submissions, vote, be paid for it.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -165,40 +169,79 @@ def check(
     report_readiness(checks(settings))
 
 
+app.command("economics")(economics)
+
+
 @app.command()
 def calibrate(
-    policy: Annotated[list[Path], typer.Option(help="Folder of a policy that corpora are of; repeatable.")],
-    corpus: Annotated[list[Path], typer.Option(help="Honest rollouts recorded from an engine; repeatable.")],
-    out: Annotated[Path, typer.Option(help="Where to write the card.")],
+    policy: Annotated[list[Path], typer.Option(help="Folders of consecutive policy steps, the first one first.")],
+    out: Annotated[Path, typer.Option(help="Where to write the card; a page of the same name lies beside it.")],
+    environment: Annotated[
+        str | None, typer.Option(help="Record every policy by every machine on this environment's prompts.")
+    ] = None,
+    params: Annotated[str, typer.Option(help="JSON of the environment's parameters.")] = "{}",
+    groups: Annotated[int, typer.Option(help="Groups to record of each policy and machine, for each half.")] = 20,
+    group_size: Annotated[int, typer.Option(help="Rollouts of a recorded group.")] = 4,
+    max_tokens: Annotated[int, typer.Option(help="Cap of a recorded completion.")] = 128,
+    temperature_milli: Annotated[int, typer.Option(help="Temperature in thousandths.")] = 1000,
+    work: Annotated[Path, typer.Option(help="Where recordings lie; those that are there are kept.")] = Path(
+        "runs/cards"
+    ),
+    corpus: Annotated[list[Path] | None, typer.Option(help="More recordings that set the limits; repeatable.")] = None,
+    check: Annotated[list[Path] | None, typer.Option(help="More recordings to hold against them; repeatable.")] = None,
     attack: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=CORPUS@FOLDER: a corpus that pretends to be of the policy in FOLDER; repeatable."),
+        typer.Option(help="NAME=CORPUS@FOLDER: a recording that pretends to be of the policy in FOLDER; repeatable."),
     ] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="Prefill computes to measure; both unless given.")] = None,
+    audit_bps: Annotated[int, typer.Option(help="How many of 10,000 leaves get the dear checks.")] = 10_000,
+    rate: Annotated[float, typer.Option(help="Honest submissions that are rejected at most.")] = 1e-4,
+    device: Device = None,
 ) -> None:
     """Measure honest drift and write a calibration card; attacks are counted under its limits, they do not set them."""
     from validator.calibrate import calibrate as measure
-    from validator.machine import describe
+    from validator.card_page import card_page
+    from validator.machine import describe as describe_machine
+    from validator.recordings import Task, record_all
 
+    fitted, checked = list(corpus or []), list(check or [])
+    if environment is not None:
+        task = Task(environment, params, group_size, max_tokens)
+        for number, part in enumerate((fitted, checked)):
+            part += record_all(
+                work,
+                policy,
+                task,
+                groups=groups,
+                seed=number,
+                temperature_milli=temperature_milli,
+                report=typer.echo,
+            )
     card = measure(
         policy,
-        corpus,
+        fitted,
+        checked,
         [_attack(text) for text in attack or []],
-        dtype or ["bf16", "fp32"],
-        {"command": "stannary " + " ".join(_shown(word) for word in sys.argv[1:]), **describe()},
-        typer.echo,
+        {"command": "stannary " + " ".join(_shown(word) for word in sys.argv[1:]), **describe_machine()},
+        audit_bps=audit_bps,
+        false_reject_rate=rate,
+        device=device or "cpu",
+        report=typer.echo,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(card.to_bytes())
-    typer.echo(f"card 0x{card.hash().hex()} written to {out}")
+    page = out.with_suffix(".html")
+    page.write_text(card_page(card), encoding="utf-8")
+    typer.echo(f"card 0x{card.hash().hex()} written to {out}, its page to {page}")
 
 
-def _attack(text: str) -> tuple[str, Path, Path]:
+def _attack(text: str) -> Attack:
     name, equals, rest = text.partition("=")
     corpus, at, folder = rest.rpartition("@")
     if not (name and equals and corpus and at and folder):
         raise SettingsError(f"--attack {text}: expected NAME=CORPUS@FOLDER")
-    return name, Path(corpus), Path(folder)
+    from validator.calibrate import Attack
+
+    return Attack(name, Path(corpus), Path(folder))
 
 
 def _shown(word: str) -> str:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from stannary.chain import Block, StepState
 from stannary.environments import Environment
-from stannary.errors import Malformed, NetworkError, PeerError, StannaryError
+from stannary.errors import AbstainError, Malformed, NetworkError, PeerError, StannaryError
 from stannary.rollout import content_hash
 from stannary.seeds import StepSeeds
 from stannary.types import Address, Hash, Outcome, to_hex
-from validator import checks, duty
+from validator import duty
 from validator.checks import Leaf, Rules, StepFacts
+from validator.finding import unavailable
 from validator.judgement import Judge, Judgement, screen
 from validator.parts import Parts
 
@@ -94,6 +95,7 @@ class Inspector:
             slots=state.slots,
             seeded_at=state.seeded_at,
             seeds=StepSeeds(rules.domain, rules.pool, step, state.seed_beacon, taken_beacons),
+            audit_beacon=state.audit_beacon,
             taken=state.taken,
         )
 
@@ -161,12 +163,15 @@ class Inspector:
         return [leaf for leaf in leaves if leaf.submission.slot in work.screened - work.judgements.keys()]
 
     def _open(self, rules: Rules, facts: StepFacts, at: Block, *, is_jury: bool) -> Judge:
-        root = self._parts.ledger.policy_root(facts.policy_step, at)
-        folder, policy = self._parts.weights.load(facts.policy_step, root)
+        ledger, policy_step = self._parts.ledger, facts.policy_step
+        root = ledger.policy_root(policy_step, at)
+        before = ledger.policy_root(policy_step - 1, at) if policy_step else None
+        folder, computes = self._parts.weights.load(policy_step, root, before)
         if self._environment is None or self._environment[0] != folder:
             self._environment = (folder, self._parts.open_environment(folder))
         card = self._parts.card_of(rules.card_hash)
-        return Judge(rules, facts, card, self._environment[1], policy, has_grey_band=is_jury)
+        environment = self._environment[1]
+        return Judge(rules, facts, card, environment, computes, self._parts.read_submission, is_jury=is_jury)
 
     def _judge(self, work: Work, judge: Judge, leaf: Leaf) -> None:
         """Judge one leaf. Whatever it does, the others go on."""
@@ -178,15 +183,22 @@ class Inspector:
             work.failure = str(error)
             work.absent.add(slot)
             return
+        leaf_hash, attempts = leaf.submission.struct_hash(), self._parts.votes.attempts
+        ended = attempts.begun(leaf_hash)
         try:
-            judgement = judge.judge(leaf, data)
+            with attempts.counted(leaf_hash):
+                if ended >= duty.OWN_FAILURES:
+                    raise AbstainError(f"this process ended {ended} times while it judged this leaf")
+                judgement = judge.judge(leaf, data)
+        except AbstainError as error:
+            self._abstain(work, leaf, name, str(error))
+            return
         except Exception as error:  # no failure of ours may become a verdict, or stop the other leaves
             work.failure = f"this validator failed: {type(error).__name__}: {error}"
             work.own_failures[slot] += 1
             log.warning("%s: %s (try %d)", name, work.failure, work.own_failures[slot], exc_info=True)
             if work.own_failures[slot] >= duty.OWN_FAILURES:
-                log.error("%s: abstained: %s", name, work.failure)
-                work.judgements[slot] = abstention(leaf, work.failure)
+                self._abstain(work, leaf, name, work.failure)
             return
         if not judgement.is_decided:
             work.failure = judgement.finding.explanation
@@ -194,7 +206,12 @@ class Inspector:
         work.judgements[slot] = judgement
         work.failures = 0
 
+    def _abstain(self, work: Work, leaf: Leaf, name: str, failure: str) -> None:
+        log.error("%s: abstained: %s", name, failure)
+        work.failure = failure
+        work.judgements[leaf.submission.slot] = abstention(leaf, failure)
+
 
 def abstention(leaf: Leaf, failure: str) -> Judgement:
     """Return the judgement on a leaf that this validator could not decide."""
-    return Judgement(leaf.submission.struct_hash(), checks.unavailable(failure))
+    return Judgement(leaf.submission.struct_hash(), unavailable(failure))

@@ -10,25 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from stannary.audit_choice import is_audited
 from stannary.cards import Allowance, Card, Thresholds
 from stannary.environments.environment import Environment
 from stannary.errors import AbstainError
 from stannary.evidence import LeafEvidence
-from stannary.rollout import Rollout
+from stannary.rollout import Rollout, decode_group
 from stannary.structs import Verdict
 from stannary.token_rules import TokenRules
-from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason
+from stannary.types import ZERO_HASH, Address, Hash, Outcome
 from stannary.verdict import rewards_hash
-from validator import checks
-from validator.checks import FINE, Finding, Leaf, PolicyFacts, Rules, StepFacts
+from validator import checks, statistics
+from validator.checks import Leaf, PolicyFacts, Read, Rules, StepFacts
+from validator.finding import FINE, Finding, worse
+from validator.pairing import Way
+from validator.statistics import SCORE, Measured, is_statistical
 
 if TYPE_CHECKING:
     import torch
 
 GREY_FACTOR = 1.25
-"""A statistical rejection of which every number lies within this many times its limit is grey: a juror says so."""
-STATISTICAL = (Reason.ACTIVATIONS, Reason.SAMPLING)
-"""Reasons that hold a measured number against a limit of the card. The bound of the sampling check is a fault."""
+"""A rejection by numbers of which every one lies within this many times its limit is grey: a juror says so."""
 
 
 class Recompute(Protocol):
@@ -37,6 +39,10 @@ class Recompute(Protocol):
     vocabulary: int
     hidden_size: int
     tokens: TokenRules
+    compute: str
+    """What recomputes, such as `transformers 5.19.0 fp32 on cpu`."""
+    is_exact: bool
+    """Whether it computes in more than bf16."""
 
     @property
     def head_rows(self) -> int:
@@ -47,9 +53,28 @@ class Recompute(Protocol):
         """Return the states [T, H] bfloat16 that predicted each completion."""
         ...
 
+    def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Return the same in the compute's own type."""
+        ...
+
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """Return the logits [T, V] float32 of states."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Computes:
+    """The ways in which this validator can recompute a policy step."""
+
+    first: Recompute
+    second: Callable[[], Recompute]
+    """The same policy in another number format. Opened only where the first has something against a leaf."""
+    before: Callable[[], Recompute] | None = None
+    """The policy step before, in more than bf16; None where there is none."""
+
+    def exact(self) -> Recompute:
+        """Return the one of the two that computes in more than bf16."""
+        return self.first if self.first.is_exact else self.second()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +120,14 @@ class Judge:
     facts: StepFacts
     card: Card
     environment: Environment
-    policy: Recompute
-    has_grey_band: bool = False
-    """Whether a statistical rejection is held against the wider limits as well: a second forward pass, only then."""
+    computes: Computes
+    read: Read = decode_group
+    is_jury: bool = False
+    """A juror looks at every leaf, and holds what it rejects against the wider limits of the grey band as well."""
 
     def __post_init__(self) -> None:
         """Refuse a card of another policy or temperature. Raises: AbstainError."""
-        card, policy = self.card, self.policy
+        card, policy = self.card, self.computes.first
         if (card.hidden_size, card.vocabulary) != (policy.hidden_size, policy.vocabulary):
             raise AbstainError(
                 f"the card is for hidden size {card.hidden_size} and {card.vocabulary} token ids, "
@@ -115,24 +141,37 @@ class Judge:
 
     def judge(self, leaf: Leaf, data: bytes) -> Judgement:
         """Judge a leaf that passed `screen`, by its file. Raises: only for failures of this validator itself."""
-        finding, rollouts = checks.check_file(data, leaf, self.rules)
+        finding, rollouts = checks.check_file(data, leaf, self.rules, self.read)
         if finding.is_fine:
             finding = self._read(leaf, rollouts)
-        is_grey = False
-        if finding.is_fine:
-            finding = self._recompute(leaf, rollouts, self.card.thresholds)
-            if self.has_grey_band and finding.outcome is Outcome.REJECT and finding.reason in STATISTICAL:
-                is_grey = self._recompute(leaf, rollouts, widened(self.card.thresholds)).is_fine
+        is_grey, is_whole = False, self.looks_at(leaf.submission.slot)
+        if finding.is_fine and is_whole:
+            measured = self.measure(leaf, rollouts)
+            finding = decide(measured, self.card.thresholds)
+            if self.is_jury and finding.outcome is Outcome.REJECT and is_statistical(finding):
+                is_grey = decide(measured, widened(self.card.thresholds)).is_fine
         rewards: tuple[float, ...] = ()
-        if finding.is_fine:
+        # A text that nobody replayed is any text that its worker liked: no scorer reads it, and nobody learns from it.
+        if finding.is_fine and is_whole:
             problem = self.environment.problem(self.facts.seeds.slot_seed(leaf.submission.slot))
             rewards = tuple(float(self.environment.reward(problem, rollout.completion)) for rollout in rollouts)
         return Judgement(leaf.submission.struct_hash(), finding, rewards, is_grey)
 
+    def looks_at(self, slot: int) -> bool:
+        """Say whether a slot gets the checks that need a forward pass: the audit beacon chose, nobody else."""
+        return self.is_jury or is_audited(self.facts.audit_beacon, slot, self.card.audit_bps)
+
+    def measure(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Sequence[Measured]:
+        """Measure by the first compute, and by the second if the first has something against the leaf."""
+        found = [self._measure(leaf, rollouts, self.computes.first)]
+        if not statistics.judge(found[0], self.card.thresholds).is_fine:
+            found.append(self._measure(leaf, rollouts, self.computes.second()))
+        return found
+
     def _read(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Finding:
         """Everything that needs no model."""
         problem = self.environment.problem(self.facts.seeds.slot_seed(leaf.submission.slot))
-        policy = PolicyFacts(self.policy.vocabulary, self.policy.tokens)
+        policy = PolicyFacts(self.computes.first.vocabulary, self.computes.first.tokens)
         steps: tuple[Callable[[], Finding], ...] = (
             lambda: checks.check_prompt(rollouts, problem.prompt),
             lambda: checks.check_units(rollouts, leaf),
@@ -143,21 +182,43 @@ class Judge:
         )
         return next((found for found in (step() for step in steps) if not found.is_fine), FINE)
 
-    def _recompute(self, leaf: Leaf, rollouts: Sequence[Rollout], thresholds: Thresholds) -> Finding:
-        """Everything that needs the policy's own states: one forward pass."""
-        slot = leaf.submission.slot
-        states = self.policy.states(rollouts[0].prompt, [rollout.completion for rollout in rollouts])
-        activations = checks.check_activations(rollouts, states, thresholds)
-        sampling = checks.check_sampling(
+    def _measure(self, leaf: Leaf, rollouts: Sequence[Rollout], policy: Recompute) -> Measured:
+        """Measure by one compute; what an earlier policy step differs in is always computed in more than bf16."""
+        slot, prompt = leaf.submission.slot, rollouts[0].prompt
+        completions = [rollout.completion for rollout in rollouts]
+        states = policy.unrounded_states(prompt, completions)
+        ways = []
+        if self.computes.before is not None:
+            exact = self.computes.exact()
+            own = states if exact is policy else exact.unrounded_states(prompt, completions)
+            ways.append(
+                Way("the policy step before", own, self.computes.before().unrounded_states(prompt, completions))
+            )
+        return statistics.measure(
             rollouts,
             states,
             [self.facts.seeds.rollout_seed(slot, index) for index in range(len(rollouts))],
             self.rules.temperature_milli / 1000,
-            thresholds,
-            self.policy.logits,
-            self.policy.head_rows,
+            policy,
+            ways,
         )
-        return checks.worse(activations, sampling)
+
+
+def decide(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
+    """Return what the computes find together: nothing is held against a leaf that one of them passes.
+
+    Where both find something the milder of the two decides, and the lower score counts.
+    """
+    found = [statistics.judge(each, thresholds) for each in measured]
+    milder = min(found, key=lambda finding: finding.outcome)
+    scores = [finding.measures[SCORE] for finding in found if SCORE in finding.measures]
+    if len(found) == 1 or not scores:
+        return milder
+    lowest = min(scores, key=statistics.share)
+    explanation = milder.explanation
+    if milder.is_fine:
+        explanation = f"passed by {measured[found.index(milder)].compute}; by another: {worse(*found).explanation}"
+    return replace(milder, explanation=explanation, measures={**milder.measures, SCORE: lowest})
 
 
 def widened(limits: Thresholds) -> Thresholds:
@@ -177,9 +238,20 @@ def widened(limits: Thresholds) -> Thresholds:
             )
             for band in limits.drift
         ),
-        mantissa_sum=wide(limits.mantissa_sum),
+        mean_drift=tuple(
+            replace(
+                band,
+                exponent_mismatches=GREY_FACTOR * band.exponent_mismatches,
+                mantissa_mean=GREY_FACTOR * band.mantissa_mean,
+            )
+            for band in limits.mean_drift
+        ),
         beyond_margin=wide(limits.beyond_margin),
-        capped_sum=wide(limits.capped_sum),
+        sampling=tuple(
+            replace(band, not_chosen_rate=GREY_FACTOR * band.not_chosen_rate, mean_gap=GREY_FACTOR * band.mean_gap)
+            for band in limits.sampling
+        ),
+        pairing=GREY_FACTOR * limits.pairing,
     )
 
 

@@ -15,8 +15,8 @@ from stannary.environments import Environment
 from stannary.structs import Domain
 from stannary.types import Address, Hash, Ruling
 from stannary.wire import LeavesOut, VerdictsIn
-from validator.checks import Rules
-from validator.judgement import Recompute
+from validator.checks import Read, Rules
+from validator.judgement import Computes
 from validator.votes import RulingStore, Vote, VoteStore
 
 
@@ -112,7 +112,15 @@ class Court(Protocol):
         ...
 
     def location(self, case_id: int, case: Case) -> str:
-        """Return where the disputant serves the leaf's file, empty if the chain does not tell."""
+        """Return where the disputant serves the leaf's file or the accusation, empty if the chain does not tell."""
+        ...
+
+    def judged_up_to(self, provider: Address, at: Block) -> int:
+        """Return the step after the last run for which a worker was convicted."""
+        ...
+
+    def is_plant(self, leaf_hash: Hash, at: Block) -> bool:
+        """Say whether a leaf is a planted fault that was shown."""
         ...
 
     def jury(self, case_id: int, at: Block) -> list[Address]:
@@ -151,8 +159,8 @@ class Weights(Protocol):
         """Return a policy step's folder, without loading it."""
         ...
 
-    def load(self, policy_step: int, policy_root: Hash) -> tuple[Path, Recompute]:
-        """Return a policy step's folder and its model."""
+    def load(self, policy_step: int, policy_root: Hash, before_root: Hash | None) -> tuple[Path, Computes]:
+        """Return a policy step's folder and what recomputes it; `before_root` is that of the policy step before."""
         ...
 
 
@@ -173,6 +181,8 @@ class Parts:
     coordinator: Coordinator
     fetch: Callable[[str], bytes]
     """Fetch what an address serves. Raises: NetworkError, PeerError."""
+    read_submission: Read
+    """Read a submission file where it can do no harm. Raises: Malformed, ConfinementError."""
     weights: Weights
     open_environment: Callable[[Path], Environment]
     """Make the pool's environment on a policy folder."""

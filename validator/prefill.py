@@ -57,15 +57,20 @@ class Prefill:
         # bf16 weights are exact in float32, so this is the protocol's head whatever the compute dtype.
         self._head_HV = head.weight.detach().to(torch.bfloat16).float().T
         self.hidden_size, self.vocabulary = (int(size) for size in self._head_HV.shape)
+        self.is_exact = DTYPES[dtype] is torch.float32
         self.compute = f"transformers {__version__} {dtype} on {self.device.type}"
 
-    @torch.inference_mode()
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """Return the states that predicted each completion token (positions P−1 … P+T−2).
 
         Shapes: one [T, H] bfloat16 on the model's device for each completion.
         Raises: ValueError for an empty prompt or completion.
         """
+        return [states.to(torch.bfloat16) for states in self.unrounded_states(prompt, completions)]
+
+    @torch.inference_mode()
+    def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Return the same in the compute's own type. Shapes and errors: as `states`."""
         if not prompt or not all(completions):
             raise ValueError("prefill: expected a prompt and completions of at least one token")
         found: dict[int, torch.Tensor] = {}
@@ -78,7 +83,7 @@ class Prefill:
                 row = [*prompt, *completions[index][:-1]]
                 tokens_BT[place, : len(row)] = torch.tensor(row)
             output = self._model.base_model(input_ids=tokens_BT.to(self.device), use_cache=False)
-            states_BTH = output.last_hidden_state.to(torch.bfloat16)[:, len(prompt) - 1 :]
+            states_BTH = output.last_hidden_state[:, len(prompt) - 1 :]
             for place, index in enumerate(rows):
                 found[index] = states_BTH[place, : len(completions[index])]
         return [found[index] for index in range(len(completions))]

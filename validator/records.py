@@ -51,6 +51,13 @@ class Records:
         except OSError as error:
             raise OperatorError(f"cannot write {path}: {error.strerror or error}") from error
 
+    def remove(self, name: str) -> None:
+        """Delete a file; one that is gone is no error. Raises: OperatorError when the disk refuses."""
+        try:
+            (self._folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise OperatorError(f"cannot delete {self._folder / name}: {error.strerror or error}") from error
+
     def rename(self, name: str, new_name: str) -> None:
         """Give a file another name; one that is gone is no error."""
         try:

@@ -7,7 +7,8 @@ revealed, and a seat without a revealed vote is fined. It must not know how judg
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -157,6 +158,30 @@ class JurorVote:
         return cls(Ruling(stored.ruling), parse_hash(stored.salt))
 
 
+class Attempts:
+    """Leaves whose judging was begun and not ended, on disk: a leaf that kills this process must not do so for ever."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def begun(self, leaf_hash: Hash) -> int:
+        """Return how often judging this leaf began and did not end."""
+        found = self._records.read(self._name(leaf_hash)) or b""
+        return int(found) if found.isdigit() else 0
+
+    @contextmanager
+    def counted(self, leaf_hash: Hash) -> Iterator[None]:
+        """Count what is done with the leaf as begun until it ends, by an exception too. Raises: OperatorError."""
+        self._records.write(self._name(leaf_hash), b"%d" % (self.begun(leaf_hash) + 1))
+        try:
+            yield
+        finally:
+            self._records.remove(self._name(leaf_hash))
+
+    def _name(self, leaf_hash: Hash) -> str:
+        return f"{leaf_hash.hex()}.judging"
+
+
 class VoteStore:
     """The votes of a validator on disk. A step may have several: one of them is committed, none is ever overwritten.
 
@@ -166,6 +191,7 @@ class VoteStore:
     def __init__(self, records: Records, seal: Callable[[int, Vote], Hash]) -> None:
         """Use `records`, and `seal` to get the commitment of a vote on a step."""
         self._records = records
+        self.attempts = Attempts(records)
         self._seal = seal
         self._read: dict[str, tuple[Hash, Vote] | None] = {}
 

@@ -23,6 +23,7 @@ from worker.admission import admit, read_step
 from worker.engines import open_engine
 from worker.loop import Interruption, Parts, Stopped
 from worker.settings import Settings
+from worker.status import PublicSources, Reader
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,9 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
             settings.run_dir / "policies" / chain.deployment.place_of(settings.pool),
             [*settings.relay_urls, settings.coordinator_url],
         ),
-        engine=open_engine(settings),
+        engine=open_engine(settings.engine_choice),
         open_environment=open_environment,
+        standing=Reader(
+            PublicSources(chain, client, rules.pool, rules.provider), rules.provider, admission.terms.quorum
+        ).read,
     )

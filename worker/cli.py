@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,6 +121,59 @@ def check(
     report_readiness(checks(settings))
 
 
+@app.command()
+def record(
+    policy: Annotated[Path, typer.Option(help="Folder of the policy.")],
+    environment: Annotated[str, typer.Option(help="Whose prompts are taken.")],
+    out: Annotated[Path, typer.Option(help="Where to write the corpus.")],
+    params: Annotated[str, typer.Option(help="JSON of the environment's parameters.")] = "{}",
+    engine: Annotated[str, typer.Option(help="vllm or transformers.")] = "vllm",
+    dtype: Annotated[str, typer.Option(help="Compute of the transformers engine: bf16 or fp32.")] = "bf16",
+    attention: Annotated[str, typer.Option(help="Attention of the transformers engine: sdpa or eager.")] = "sdpa",
+    runner: Annotated[str, typer.Option(help="vLLM's model runner, v1 or v2.")] = "v1",
+    tensor_parallel: Annotated[int, typer.Option(help="Devices over which vLLM spreads the policy.")] = 1,
+    device: Annotated[str, typer.Option(help="Device of the transformers engine.")] = "cpu",
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    batch: Annotated[int, typer.Option(help="Groups generated together.")] = 16,
+    groups: Annotated[int, typer.Option(help="Groups in all.")] = 64,
+    group_size: Annotated[int, typer.Option(help="Rollouts of a group.")] = 4,
+    max_tokens: Annotated[int, typer.Option(help="Cap of a completion.")] = 128,
+    temperature_milli: Annotated[int, typer.Option(help="Temperature in thousandths.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Other numbers give other prompts and noise.")] = 0,
+) -> None:
+    """Record rollouts of a policy for `stannary validator calibrate` to measure."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is loaded
+    from stannary.environments import describe_environment, load_environment
+    from worker.engines import EngineChoice, open_engine
+    from worker.recording import Plan, describe
+    from worker.recording import record as record_corpus
+
+    document = describe_environment(environment, json.loads(params), policy)
+    choice = EngineChoice(
+        engine=engine,
+        device=device,
+        max_sequences=max(64, batch * group_size),
+        runner=runner,
+        tensor_parallel=tensor_parallel,
+        dtype=dtype,
+        attention=attention,
+    )
+    opened = open_engine(choice, keeps_states=True)
+    plan = Plan(groups, group_size, max_tokens, temperature_milli, seed, batch)
+    try:
+        corpus = record_corpus(
+            opened,
+            describe(choice, threads, batch),
+            policy,
+            load_environment(document, policy),
+            plan,
+            lambda done: typer.echo(f"{done} of {groups} groups"),
+        )
+    finally:
+        opened.close()
+    corpus.write(out)
+
+
 def run(settings: Settings, alter: Callable[[Parts], Parts]) -> None:
     """Run a worker in this process until a signal stops it."""
     start_logging()
@@ -134,7 +189,14 @@ def run(settings: Settings, alter: Callable[[Parts], Parts]) -> None:
     try:
         parts = alter(assemble(settings, account, interruption))
         try:
-            Worker(parts, Pace(settings.max_leases, settings.poll_s, settings.heartbeat_s), interruption).run()
+            pace = Pace(
+                max_leases=settings.max_leases,
+                poll_s=settings.poll_s,
+                heartbeat_s=settings.heartbeat_s,
+                standing_s=settings.standing_s,
+                stop_log10=settings.stop_log10,
+            )
+            Worker(parts, pace, interruption).run()
         finally:
             parts.engine.close()
     except Stopped as stopped:

@@ -19,6 +19,8 @@ from stannary.token_rules import TokenRules
 from worker.capture import Capture
 from worker.engine import PolicyShape, RolloutOutput, RolloutRequest, read_shape
 
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
 
 @dataclass(frozen=True, slots=True)
 class TransformersOptions:
@@ -27,6 +29,8 @@ class TransformersOptions:
     dtype: torch.dtype = torch.bfloat16
     device: str = "cpu"
     max_sequences: int = 64
+    attention: str = "sdpa"
+    """What transformers computes attention with: sdpa or eager."""
     keeps_states: bool = False
 
 
@@ -54,7 +58,7 @@ class TransformersEngine:
         self.close()
         try:
             model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=self.options.dtype, attn_implementation="sdpa", local_files_only=True
+                folder, dtype=self.options.dtype, attn_implementation=self.options.attention, local_files_only=True
             )
         except (OSError, ValueError, RuntimeError) as error:
             raise PolicyError(f"{folder}: transformers cannot load it: {error}") from error

@@ -23,10 +23,12 @@ from stannary.errors import (
     ChainError,
     Malformed,
     NetworkError,
+    OperatorError,
     PeerError,
     PolicyError,
     ProofError,
     Refused,
+    StannaryError,
     Unavailable,
 )
 from stannary.seeds import StepSeeds
@@ -38,6 +40,7 @@ from worker import plan
 from worker.engine import Engine, RolloutRequest
 from worker.heartbeat import Heartbeat
 from worker.leases import PoolRules, StepFacts, check_lease
+from worker.status import Record, must_stop, why_stop
 from worker.submission import Group, make_group
 
 log = logging.getLogger(__name__)
@@ -94,6 +97,8 @@ class Parts:
     engine: Engine
     open_environment: Callable[[Path], Environment]
     """Make the pool's environment on a policy folder."""
+    standing: Callable[[], Record | None] = lambda: None
+    """Read what panels have published of the provider, None while there is nothing. Raises: StannaryError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,14 @@ class Pace:
     max_leases: int = 4
     poll_s: float = 0.5
     heartbeat_s: float = 3.0
+    standing_s: float = 30.0
+    """How often the provider's standing is looked at."""
+    stop_log10: float | None = None
+    """Stands in for the card's level of evidence at which a worker stops by itself."""
+
+
+class TooMuchEvidence(OperatorError):
+    """The worker stopped by itself, before its provider can be slashed."""
 
 
 class Stopped(BaseException):
@@ -157,14 +170,21 @@ class Worker:
         self._environment: Environment | None = None
         self._unprovable = 0
         self._made: dict[plan.Key, str] = {}
+        self._over_for: str | None = None
+        """Why it stops by itself."""
 
     def run(self) -> None:
-        """Work until asked to stop. Raises: OperatorError, ProofError when going on would be of no use."""
+        """Work until asked to stop.
+
+        Raises: OperatorError, ProofError when going on would be of no use; TooMuchEvidence when it would cost stake.
+        """
         self._heartbeat.start()
         try:
             event: plan.Event | None = None
             while not isinstance(action := self.tick(event), plan.Stop):
                 event = self.perform(action)
+            if self._over_for is not None:
+                raise TooMuchEvidence(self._over_for)
             log.info("stopped")
         finally:
             self._heartbeat.stop()
@@ -193,6 +213,8 @@ class Worker:
             case plan.Drop(slots, why):
                 for held in slots:
                     log.warning("step %d slot %d given up: %s", *held.key, why)
+            case plan.Look():
+                return self._interruptible(self._look)
             case plan.Rest(seconds):
                 self._show("waiting")
                 self.interruption.requested.wait(min(seconds, LAST_REST_S))
@@ -217,6 +239,29 @@ class Worker:
         else:
             self._wait("leases", answer.waiting or "a free slot")
         return plan.Granted(tuple(answer.leases), self.pace.poll_s)
+
+    def _look(self) -> plan.Event:
+        pace = self.pace
+        try:
+            record = self.parts.standing()
+        except StannaryError as error:
+            self._wait("standing", f"what panels say of this provider ({error})")
+            return plan.Looked(pace.standing_s)
+        except Exception:  # whatever is wrong with somebody's evidence, the work goes on
+            log.warning("what panels say of this provider cannot be read", exc_info=True)
+            return plan.Looked(pace.standing_s)
+        self._over("standing")
+        if record is None:
+            return plan.Looked(pace.standing_s)
+        for each in record.missing:
+            log.debug("not to be had: %s", each)
+        if not must_stop(record.rules, record.standing, pace.stop_log10):
+            return plan.Looked(pace.standing_s)
+        lines = why_stop(record, self.parts.engine.name, pace.stop_log10)
+        for line in lines:
+            log.error("%s", line)
+        self._over_for = f"{lines[0]}: this worker has stopped by itself, its log says what to look at"
+        return plan.Looked(pace.standing_s, must_stop=True)
 
     def _check(self, step: int, slots: Sequence[plan.Held]) -> plan.Event:
         keys = frozenset(held.key for held in slots)

@@ -18,6 +18,7 @@ from worker.submission import Group
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 15.0
+_OVER = "this worker stops by itself"
 MAX_ASKED = 64
 """The most that one question may ask for. Source: stannary.wire.LeasesIn."""
 
@@ -69,6 +70,10 @@ class State:
     ask_at: float = 0.0
     asked_in_vain: int = 0
     """Refusals and failures in a row; a plain "none now" does not count."""
+    look_at: float = 0.0
+    """When to see again how the provider stands."""
+    is_over: bool = False
+    """Whether the evidence against the provider is such that going on would cost its stake."""
 
 
 # Events: what the last action came to.
@@ -133,7 +138,15 @@ class Failed:
     """Whether the engine may no longer hold the policy that it held."""
 
 
-Event = Granted | NotAnswered | Checked | Loaded | Made | Receipted | Ended | Failed
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The provider's standing was looked at, or could not be had; `again_s` later it is looked at again."""
+
+    again_s: float
+    must_stop: bool = False
+
+
+Event = Granted | NotAnswered | Checked | Loaded | Made | Receipted | Ended | Failed | Looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +220,11 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """See how the provider stands with the panels."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Nothing to do for some time."""
 
@@ -218,7 +236,7 @@ class Stop:
     """End the process."""
 
 
-Action = Ask | Check | Load | Generate | Submit | Upload | Drop | Rest | Stop
+Action = Ask | Check | Load | Generate | Submit | Upload | Drop | Look | Rest | Stop
 
 
 def tick(state: State, inputs: Inputs) -> tuple[State, Action]:
@@ -230,10 +248,19 @@ def tick(state: State, inputs: Inputs) -> tuple[State, Action]:
     expired = tuple(held for held in state.held if held.ends_at <= inputs.now)
     if expired:
         return _keep(state, lambda held: held.ends_at > inputs.now), Drop(expired, "the lease ended")
+    if state.is_over:
+        # What it holds was made as what is held against it, and would be held against it too.
+        return (replace(state, held=()), Drop(state.held, _OVER)) if state.held else (state, Stop())
     if inputs.is_stopping:
         return _last(state)
     due = [held for held in state.held if held.retry_at <= inputs.now]
-    return state, _delivery(due) or _production(state, due) or _question(state, inputs) or _rest(state, inputs.now)
+    return state, (
+        _delivery(due)
+        or _look(state, inputs.now)
+        or _production(state, due)
+        or _question(state, inputs)
+        or _rest(state, inputs.now)
+    )
 
 
 def back_off_s(attempts: int) -> float:
@@ -283,6 +310,8 @@ def _absorb(state: State, event: Event, now: float) -> State:
         case Failed(keys, is_policy_lost):
             state = _change(state, lambda held: held.key in keys, lambda held: _fail(held, now))
             return replace(state, loaded=None) if is_policy_lost else state
+        case Looked(again_s, must_stop):
+            return replace(state, look_at=now + again_s, is_over=must_stop)
 
 
 def _last(state: State) -> tuple[State, Action]:
@@ -300,6 +329,10 @@ def _delivery(due: Iterable[Held]) -> Action | None:
         if held.group is not None:
             return Upload(held, held.group) if held.stage is Stage.RECEIPTED else Submit(held, held.group)
     return None
+
+
+def _look(state: State, now: float) -> Look | None:
+    return Look() if state.look_at <= now else None
 
 
 def _production(state: State, due: Iterable[Held]) -> Action | None:
@@ -327,6 +360,7 @@ def _question(state: State, inputs: Inputs) -> Action | None:
 
 def _rest(state: State, now: float) -> Rest:
     moments = [state.ask_at] if not any(held.stage < Stage.MADE for held in state.held) else []
+    moments.append(state.look_at)
     moments += [moment for held in state.held for moment in (held.retry_at, held.ends_at) if moment > now]
     return Rest(max(0.0, min((moment for moment in moments if moment > now), default=now + FIRST_RETRY_S) - now))
 

@@ -49,7 +49,7 @@ def checks(settings: Settings) -> Iterator[tuple[str, str | StannaryError]]:
         what = "engine"
         from worker import tripwire  # loads torch, which is long: whatever else is wrong is said before
 
-        engine = open_engine(settings, keeps_states=True)
+        engine = open_engine(settings.engine_choice, keeps_states=True)
         with tempfile.TemporaryDirectory() as workspace:
             tripwire.check(engine, Path(workspace), settings.tensor_parallel)
         yield what, f"{settings.engine} samples and hands out states as the protocol says"

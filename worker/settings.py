@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from stannary.settings import RoleSettings
+from worker.engines import EngineChoice
 
 
 class Settings(RoleSettings):
@@ -39,3 +40,12 @@ class Settings(RoleSettings):
     poll_s: Annotated[float, Field(gt=0, le=60)] = 0.5
     """How often leases are asked for while there are none."""
     heartbeat_s: Annotated[float, Field(gt=0, le=60)] = 3.0
+    standing_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """How often it looks at what panels say of its provider."""
+    stop_log10: Annotated[float, Field(gt=0, le=100)] | None = None
+    """The evidence, as a power of ten, at which it stops by itself; the card's level unless set."""
+
+    @property
+    def engine_choice(self) -> EngineChoice:
+        """The engine that these settings ask for."""
+        return EngineChoice(self.engine, self.device, self.max_sequences, self.runner, self.tensor_parallel)

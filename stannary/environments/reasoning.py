@@ -1,8 +1,9 @@
-"""Any text-scored task of the package reasoning-gym, scored strictly. It must not know of engines or of training.
+"""Text-scored tasks of the package reasoning-gym, scored strictly. It must not know of engines or of training.
 
 The package derives item i of a data set from seed + i; here every problem is item 0 of a data set with a 63-bit seed
 from the slot seed, so neighbouring slots share nothing. Scores count only when full: some scorers give part marks for a
-substring, and take look-alike digits.
+substring, and take look-alike digits. Others run an answer as Python, or give NaN full marks: a data set is taken only
+if its scorer compares texts, or was read.
 """
 
 from __future__ import annotations
@@ -19,8 +20,22 @@ from stannary.errors import Malformed, OperatorError, PolicyError
 SCORINGS = ("last_number", "whole_text")
 MAX_DRAWS = 10_000
 """Draws after which a task is said to have no problem on one side of the split."""
-_NUMBER = re.compile(r"(?<![\w./])-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,64})(?:\.[0-9]{1,64})?(?![\w%/])")
+_LOOK_ALIKES = "\u2212\ufe63\uff0d\u2044\u2215\uff0f\u066b\uff0e\uff05\u066a\ufe6a"
+"""Signs that are read as -, /, . or % and are none of these."""
+_NUMBER = re.compile(
+    rf"(?<![\w./{_LOOK_ALIKES}])-?"
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,64})(?:\.[0-9]{1,64})?"
+    rf"(?![\w/%{_LOOK_ALIKES}])"
+)
 _SEED_BITS = 63
+READ_SCORERS = frozenset({
+    "ab", "chain_sum", "circuit_logic", "color_cube_rotation", "decimal_chain_sum", "dice", "emoji_mystery",
+    "family_relationships", "futoshiki", "jugs", "manipulate_matrix", "mini_sudoku", "needle_haystack",
+    "number_format", "palindrome_generation", "path_star", "prime_factorization", "products", "rectangle_count",
+    "self_reference", "shortest_path", "sudoku", "tower_of_hanoi", "tsumego", "word_ladder", "zebra_puzzles",
+})  # fmt: skip
+"""Data sets whose own scorer was read, as of 0.1.25: it runs nothing, ends soon, and gives full marks to right answers
+alone. All the others that have a scorer of their own are refused."""
 
 
 class ReasoningGym:
@@ -31,11 +46,12 @@ class ReasoningGym:
     def __init__(self, parameters: Mapping[str, object], policy_folder: Path) -> None:
         """Take `{"dataset": name, "config": {…}, "scoring": "last_number" | "whole_text"}`.
 
-        Raises: Malformed for other parameters, PolicyError for a policy without a usable tokenizer or chat template,
-        OperatorError when reasoning-gym or transformers is not installed.
+        Raises: Malformed for other parameters or a data set whose scorer is not trusted, PolicyError for a policy
+        without a usable tokenizer or chat template, OperatorError when reasoning-gym or transformers is not installed.
         """
         try:
             import reasoning_gym
+            from reasoning_gym.dataset import ProceduralDataset
             from transformers import AutoTokenizer
         except ImportError as error:
             raise OperatorError(f"{error}: install stannary with its extra `environments`") from error
@@ -54,6 +70,10 @@ class ReasoningGym:
             self._scorer = self._create(self._dataset, seed=0, size=1, **self._config)
         except (ValueError, TypeError, AssertionError) as error:
             raise Malformed("environment.parameters", expected="a data set of reasoning-gym", got=str(error)) from error
+        compares_texts = type(self._scorer).score_answer is ProceduralDataset.score_answer
+        if not compares_texts and self._dataset not in READ_SCORERS:
+            expected = "one whose scorer compares texts or was read (READ_SCORERS)"
+            raise Malformed("environment.parameters.dataset", expected=expected, got=self._dataset)
         self._tokenizer: Any = read_tokenizer(
             policy_folder, lambda: AutoTokenizer.from_pretrained(policy_folder, local_files_only=True)
         )
@@ -70,7 +90,7 @@ class ReasoningGym:
 
     def reward(self, problem: Problem, completion: Sequence[int]) -> float:
         """Return 1 for an answer that the data set's scorer gives full marks, else 0."""
-        text = self._tokenizer.decode(list(completion), skip_special_tokens=True)
+        text = after_thinking(self._tokenizer.decode(list(completion), skip_special_tokens=True))
         answer = last_number(text) if self._takes_last_number else plain(text)
         if not answer:
             return 0.0
@@ -105,6 +125,12 @@ class ReasoningGym:
         return tuple(ids)
 
 
+def after_thinking(text: str) -> str:
+    """Return what follows the thinking part `<think>…</think>`: the text if it has none, nothing if it has no end."""
+    rest = text.rpartition("</think>")[2]
+    return "" if "<think>" in rest else rest
+
+
 def plain(text: str) -> str | None:
     """Return the text without outer white space; None if it holds digits that only look like ASCII ones."""
     if any(char.isnumeric() and not char.isascii() for char in text):
@@ -115,7 +141,8 @@ def plain(text: str) -> str | None:
 def last_number(text: str) -> str | None:
     """Return the last decimal number of a text in its shortest form, None if there is none.
 
-    Fractions, percentages, exponents and digits inside words are no numbers; a text with look-alike digits has none.
+    Fractions, percentages, exponents and digits inside words are no numbers, nor are digits at a look-alike of a sign,
+    point, slash or percent sign; a text with look-alike digits has none.
     """
     found = _NUMBER.findall(plain(text) or "")
     if not found:

@@ -38,6 +38,11 @@ class SamplingStatistics:
         """Share of the informative positions that do not follow the rule, 0 where there are none."""
         return self.not_chosen / self.informative if self.informative else 0.0
 
+    @property
+    def mean_gap(self) -> float:
+        """Capped gaps of all tokens, divided by the informative ones: the others add next to nothing."""
+        return self.capped_sum / max(self.informative, 1)
+
 
 def summarise(replayed: Replay, *, margin: float, cap: float) -> SamplingStatistics:
     """Return the statistics of all tokens of a submission.

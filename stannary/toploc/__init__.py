@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stannary.toploc.build import build, chunk_count
 from stannary.toploc.proof import CHUNK_TOKENS, MODULUS_MIN, PRIME, PROOF_BYTES, TOP_K, Proof, parse
-from stannary.toploc.verify import ChunkDrift, verify
+from stannary.toploc.verify import ChunkDrift, proved_points, verify
 
 __all__ = [
     "CHUNK_TOKENS",
@@ -21,5 +21,6 @@ __all__ = [
     "build",
     "chunk_count",
     "parse",
+    "proved_points",
     "verify",
 ]

@@ -193,14 +193,17 @@ def _card(data: bytes) -> None:
     card = Card.parse(data)
     for tokens in (1, 16, 32):
         card.thresholds.drift_limits(tokens)
+        card.thresholds.mean_drift_limits(tokens)
+        card.thresholds.sampling_limits(tokens)
+    card.evidence.log10(card.evidence.count([0.0, 1.0, 2.0]))
     card.hash()
 
 
 def _card_bombs() -> list[bytes]:
     card = json.loads(_cards()[0])
     return [
-        canonical(card | {"evidence": {"k" * 500_000: [0] * 200_000}}),
-        canonical(card | {"evidence": {f"k{n}": [] for n in range(80_000)}}),
+        canonical(card | {"measured": {"k" * 500_000: [0] * 200_000}}),
+        canonical(card | {"measured": {f"k{n}": [] for n in range(80_000)}}),
     ]
 
 

@@ -25,9 +25,10 @@ def test_committed_card_reads_and_writes_itself(path: Path) -> None:
     assert card.hash() == keccak(data)
     limits = card.thresholds
     assert limits.gap_margin < limits.gap_bound
-    honest: Any = card.evidence["honest_rejected"]
-    assert honest["rejected"] == 0
-    assert honest["submissions"] > 0
+    for half in ("fitted", "checked"):
+        honest: Any = card.measured[half]
+        assert honest["rejected"] == 0
+        assert honest["submissions"] > 50
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
@@ -36,6 +37,17 @@ def test_drift_limits_are_those_of_the_band(path: Path) -> None:
     assert limits.drift_limits(1) == limits.drift[0]
     assert limits.drift_limits(32) == limits.drift[-1]
     assert all(limits.drift_limits(band.min_tokens) == band for band in limits.drift)
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
+def test_means_over_more_have_less_room_and_few_tokens_tell_nothing(path: Path) -> None:
+    limits = Card.parse(path.read_bytes()).thresholds
+    assert limits.mean_drift_limits(1) == limits.mean_drift[0]
+    assert limits.mean_drift_limits(10_000) == limits.mean_drift[-1]
+    assert limits.mean_drift[-1].mantissa_mean < limits.mean_drift[0].mantissa_mean
+    assert limits.sampling_limits(limits.sampling[0].min_informative - 1) is None
+    assert limits.sampling_limits(10_000) == limits.sampling[-1]
+    assert limits.sampling[-1].mean_gap < limits.sampling[0].mean_gap
 
 
 def test_allowance_is_a_base_and_a_share() -> None:
@@ -59,7 +71,7 @@ def _whole(document: dict[str, Any]) -> None:
 
 
 def _text(document: dict[str, Any]) -> None:
-    document["thresholds"]["capped_sum"] = "much"
+    document["thresholds"]["beyond_margin"] = "much"
 
 
 def _no_band(document: dict[str, Any]) -> None:
@@ -70,8 +82,32 @@ def _band_not_from_one(document: dict[str, Any]) -> None:
     document["thresholds"]["drift"][0]["min_tokens"] = 2
 
 
+def _sampling_that_falls(document: dict[str, Any]) -> None:
+    document["thresholds"]["sampling"].reverse()
+
+
+def _too_many_bands(document: dict[str, Any]) -> None:
+    document["thresholds"]["mean_drift"] *= 40
+
+
+def _levels_that_fall(document: dict[str, Any]) -> None:
+    document["evidence"]["levels"].reverse()
+
+
+def _stop_after_the_slash(document: dict[str, Any]) -> None:
+    document["evidence"]["stop_log10"] = document["evidence"]["slash_log10"] + 1.0
+
+
+def _audit_of_nothing(document: dict[str, Any]) -> None:
+    document["audit_bps"] = 0
+
+
+def _audit_of_more_than_all(document: dict[str, Any]) -> None:
+    document["audit_bps"] = 10_001
+
+
 def _other_format(document: dict[str, Any]) -> None:
-    document["format"] = "stannary.card.v2"
+    document["format"] = "stannary.card.v1"
 
 
 def _true(document: dict[str, Any]) -> None:
@@ -84,7 +120,24 @@ def _temperature_of_one(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "spoil",
-    [_drop, _add, _negative, _whole, _text, _no_band, _band_not_from_one, _other_format, _true, _temperature_of_one],
+    [
+        _drop,
+        _add,
+        _negative,
+        _whole,
+        _text,
+        _no_band,
+        _band_not_from_one,
+        _sampling_that_falls,
+        _too_many_bands,
+        _levels_that_fall,
+        _stop_after_the_slash,
+        _audit_of_nothing,
+        _audit_of_more_than_all,
+        _other_format,
+        _true,
+        _temperature_of_one,
+    ],
 )
 def test_card_with_a_senseless_field_is_refused(spoil: Callable[[dict[str, Any]], None]) -> None:
     document = json.loads(CARDS[0].read_bytes())

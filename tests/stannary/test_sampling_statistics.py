@@ -30,6 +30,7 @@ def test_statistics_of_few_tokens_are_those_counted_by_hand() -> None:
     assert found.not_chosen_rate == 0.75
     assert found.beyond_margin == 2
     assert found.capped_sum == pytest.approx(1.8)
+    assert found.mean_gap == pytest.approx(0.45)
     assert (found.largest, found.largest_at) == (3.0, 3)
 
 

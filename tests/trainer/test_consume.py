@@ -14,7 +14,7 @@ from stannary.slots import submission_root
 from stannary.structs import Lease, Submission
 from stannary.types import Address, Hash, Outcome, Phase
 from stannary.wire import LeafOut, LeaseMessage, LeavesOut, SubmissionMessage
-from trainer.consume import GroupRules, accepted, consumed_root, leaves_of, score_group
+from trainer.consume import GroupRules, consumable, consumed_root, leaves_of, score_group
 
 ZERO = Hash(bytes(32))
 SLOTS = 4
@@ -66,8 +66,9 @@ def test_leaves_that_differ_from_the_root_are_refused(told: list[Submission]) ->
 
 def test_accepted_leaves_come_in_slot_order() -> None:
     leaves = [leaf(3), leaf(1), leaf(0)]
-    assert accepted(leaves, [R, A, X, A, X]) == [leaf(1), leaf(3)]
-    assert accepted(leaves, [X, X, A, X]) == []
+    assert consumable(leaves, [R, A, X, A, X], frozenset(range(5))) == [leaf(1), leaf(3)]
+    assert consumable(leaves, [R, A, X, A, X], frozenset({0, 3})) == [leaf(3)]
+    assert consumable(leaves, [X, X, A, X], frozenset(range(4))) == []
 
 
 def group(

@@ -182,7 +182,7 @@ class World:
 def world(devnet: Devnet, sieve: Environment, toy: Path, tmp_path: Path) -> Iterator[World]:
     """A pool for the toy with everything running but the trainer."""
     documents = []
-    card = {"format": "a card"}
+    card = json.loads((Path(__file__).parents[2] / "validator" / "cards" / "toy.json").read_bytes())
     for name, document in (("card", card), ("environment", sieve.document)):
         path = tmp_path / f"{name}.json"
         path.write_bytes(canonical(document))

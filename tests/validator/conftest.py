@@ -20,8 +20,9 @@ from stannary.seeds import StepSeeds
 from stannary.structs import Domain, Lease, Submission
 from stannary.token_rules import TokenRules
 from stannary.types import Address, Hash, parse_address
-from validator.checks import Finding, Leaf, Rules, StepFacts
-from validator.judgement import Judge, Judgement
+from validator.checks import Leaf, Rules, StepFacts
+from validator.finding import Finding
+from validator.judgement import Computes, Judge, Judgement
 from validator.prefill import Prefill
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,7 +44,14 @@ RULES = Rules(
     protocol_version=1,
     card_hash=CARD_HASH,
 )
-FACTS = StepFacts(step=2, policy_step=1, slots=8, seeded_at=1000, seeds=StepSeeds(DOMAIN, 1, 2, Hash(b"\x05" * 32)))
+FACTS = StepFacts(
+    step=2,
+    policy_step=1,
+    slots=8,
+    seeded_at=1000,
+    seeds=StepSeeds(DOMAIN, 1, 2, Hash(b"\x05" * 32)),
+    audit_beacon=Hash(b"\x06" * 32),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +180,8 @@ def bf16(toy: Path) -> Prefill:
 
 
 @pytest.fixture(scope="session")
-def judge(card: Card, environment: Environment, fp32: Prefill) -> Judge:
-    return Judge(RULES, FACTS, card, environment, fp32)
+def judge(card: Card, environment: Environment, fp32: Prefill, bf16: Prefill) -> Judge:
+    return Judge(RULES, FACTS, card, environment, Computes(fp32, lambda: bf16))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from stannary.types import (
     to_hex,
 )
 from tests.validator.conftest import CARD_HASH, COORDINATOR, DOMAIN, FACTS, RULES, Made, address, provider_of
-from validator.judgement import Recompute
+from validator.judgement import Computes
 from validator.votes import Vote
 
 AUDITED_AT = 2000
@@ -206,7 +206,7 @@ class ScriptedLedger:
 
 @dataclass(slots=True)
 class ScriptedCourt:
-    """One case about a slot of `FACTS.step`, or none."""
+    """One case about a slot of `FACTS.step` or a run up to it, or none."""
 
     ledger: ScriptedLedger
     leaf_hash: Hash | None = None
@@ -217,6 +217,13 @@ class ScriptedCourt:
     jury_block: int = AUDITED_AT
     jurors: tuple[Address, ...] = (OTHERS[2], VALIDATOR_PROVIDER)
     where: str = ""
+    provider: Address = OTHERS[0]
+    first_step: int = 0
+    judged: int = 0
+    """The step after the last run for which the provider was convicted."""
+    evidence_hash: Hash = ZERO_HASH
+    plants: set[Hash] = field(default_factory=set)
+    """Leaves that were shown to be planted faults."""
     box: Box = field(default_factory=Box)
     rulings: list[Ruling] = field(default_factory=list)
     """What was revealed."""
@@ -234,8 +241,8 @@ class ScriptedCourt:
             pool=RULES.pool,
             step=FACTS.step,
             slot=self.slot,
-            first_step=0,
-            provider=OTHERS[0],
+            first_step=self.first_step,
+            provider=self.provider,
             disputant=OTHERS[1],
             appellant=OTHERS[1],
             snapshot_block=1,
@@ -250,11 +257,17 @@ class ScriptedCourt:
             bond=Wei(1),
             appeal_bond=Wei(0),
             leaf_hash=self.leaf_hash,
-            evidence_hash=ZERO_HASH,
+            evidence_hash=self.evidence_hash,
         )
 
     def location(self, case_id: int, case: Case) -> str:
         return self.where
+
+    def judged_up_to(self, provider: Address, at: Block) -> int:
+        return self.judged
+
+    def is_plant(self, leaf_hash: Hash, at: Block) -> bool:
+        return leaf_hash in self.plants
 
     def jury(self, case_id: int, at: Block) -> list[Address]:
         return list(self.jurors)
@@ -332,7 +345,7 @@ class ScriptedWeights:
     """Gives one policy, or fails."""
 
     folder: Path
-    policy: Recompute
+    computes: Computes
     fails: StannaryError | None = None
     loads: int = 0
     fetches: int = 0
@@ -343,11 +356,11 @@ class ScriptedWeights:
             raise self.fails
         return self.folder
 
-    def load(self, policy_step: int, policy_root: Hash) -> tuple[Path, Recompute]:
+    def load(self, policy_step: int, policy_root: Hash, before_root: Hash | None) -> tuple[Path, Computes]:
         self.loads += 1
         if self.fails is not None:
             raise self.fails
-        return self.folder, self.policy
+        return self.folder, self.computes
 
 
 class Clock:

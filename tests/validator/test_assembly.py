@@ -15,6 +15,7 @@ from stannary.verdict import unpack_outcomes
 from stannary.wire import LeavesOut, VerdictsIn
 from tests.chains import ROOT, Devnet
 from validator.assembly import ChainCourt, ChainLedger, rules_of
+from validator.judgement import Computes
 from validator.loop import Validator
 from validator.parts import Parts
 from validator.records import Records
@@ -46,7 +47,8 @@ class NoWeights:
     def fetch(self, policy_step: int, policy_root: Hash) -> Path:
         raise Unavailable("no policy here")
 
-    load = fetch
+    def load(self, policy_step: int, policy_root: Hash, before_root: Hash | None) -> tuple[Path, Computes]:
+        raise Unavailable("no policy here")
 
 
 class Clock:
@@ -78,7 +80,8 @@ def open_validator(devnet: Devnet, pool: int, name: str, folder: Path) -> Valida
         court=ChainCourt(chain, pool, sender.address, sender),
         coordinator=NoCoordinator(),
         fetch=lambda _: pytest.fail("nothing is fetched"),
-        weights=NoWeights(),  # type: ignore[arg-type]
+        read_submission=lambda *_: pytest.fail("nothing is read"),
+        weights=NoWeights(),
         open_environment=lambda _: pytest.fail("nothing is judged"),
         compute="test",
         votes=VoteStore(records, seal),

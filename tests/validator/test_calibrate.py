@@ -1,43 +1,60 @@
-"""Calibration on a small real corpus: the card accepts what it was measured on and stops what it was not."""
+"""Calibration on a small real recording: the card accepts what it was measured on and stops what it was not."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stannary.cards import Card
+from stannary.corpus import Corpus, Recorded, policy_digest, recording_seeds
 from stannary.environments import Environment
 from stannary.errors import Malformed, SettingsError
-from validator.calibrate import BOUND_LEAST, calibrate
-from validator.corpus import Corpus, Recorded, policy_digest
-from worker.engine import RolloutRequest
+from validator.calibrate import Attack, calibrate, cut
+from validator.fit import BOUND_LEAST
 from worker.engine_transformers import TransformersEngine, TransformersOptions
+from worker.recording import Plan, record
+
+GROUPS = 28
+
+
+def recorded(folder: Path, environment: Environment, seed: int, groups: int = GROUPS, milli: int = 1000) -> Corpus:
+    engine = TransformersEngine(TransformersOptions(keeps_states=True, max_sequences=128))
+    done: list[int] = []
+    plan = Plan(groups, 4, 48, milli, seed, batch=groups)
+    corpus = record(engine, "transformers bf16", folder, environment, plan, done.append)
+    assert done == [groups]
+    return corpus
 
 
 @pytest.fixture(scope="module")
-def corpus(toy: Path, environment: Environment) -> Corpus:
-    engine = TransformersEngine(TransformersOptions(keeps_states=True))
-    engine.load(toy)
-    groups = []
-    for slot in range(5):
-        prompt = environment.problem(bytes([slot]) * 32).prompt
-        seeds = [bytes([slot, rollout]) * 16 for rollout in range(4)]
-        made = engine.generate([RolloutRequest(seed, prompt, 48) for seed in seeds], 1.0)
-        groups.append(
-            tuple(Recorded(seed, prompt, out.tokens, out.states) for seed, out in zip(seeds, made, strict=True))
-        )
-    return Corpus("transformers bf16", policy_digest(toy), 1000, tuple(groups))
+def corpora(toy: Path, environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two honest recordings, and one at another temperature."""
+    work = tmp_path_factory.mktemp("corpora")
+    made = {
+        "fitted": recorded(toy, environment, seed=1),
+        "checked": recorded(toy, environment, seed=2, groups=6),
+        "cool": recorded(toy, environment, seed=3, groups=6, milli=700),
+    }
+    for name, corpus in made.items():
+        corpus.write(work / name)
+    return {name: work / name for name in made}
 
 
-def test_corpus_file_reads_what_it_wrote(corpus: Corpus, tmp_path: Path) -> None:
-    corpus.write(tmp_path / "corpus")
-    read = Corpus.read(tmp_path / "corpus")
-    assert (read.engine, read.policy, read.temperature_milli) == (corpus.engine, corpus.policy, 1000)
-    for one, other in zip(corpus.rollouts, read.rollouts, strict=True):
-        assert (one.seed, one.prompt, one.completion) == (other.seed, other.prompt, other.completion)
-        assert one.states.equal(other.states)
-    assert [len(group) for group in read.groups] == [4] * 5
+@pytest.fixture(scope="module")
+def measured(corpora: dict[str, Path], toy: Path, neighbour: Path) -> Card:
+    attacks = [Attack("stale", corpora["checked"], neighbour, toy), Attack("cool", corpora["cool"], toy)]
+    return calibrate([toy], [corpora["fitted"]], [corpora["checked"]], attacks, {"command": "a test"})
+
+
+def test_corpus_file_reads_what_it_wrote(corpora: dict[str, Path]) -> None:
+    read = Corpus.read(corpora["checked"])
+    assert (read.engine, read.temperature_milli) == ("transformers bf16", 1000)
+    assert [len(group) for group in read.groups] == [4] * 6
+    seeds = recording_seeds(2)
+    assert read.groups[1][2].seed == seeds.rollout_seed(1, 2)
+    assert all(len(rollout.states) == len(rollout.completion) for rollout in read.rollouts)
 
 
 def test_corpus_file_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -46,27 +63,61 @@ def test_corpus_file_that_is_none_is_refused(tmp_path: Path) -> None:
         Corpus.read(tmp_path / "corpus")
 
 
-def test_card_of_a_corpus_accepts_it_and_stops_cheats(
-    corpus: Corpus, toy: Path, neighbour: Path, tmp_path: Path
+def test_card_accepts_what_it_was_measured_on_and_others_of_the_kind(measured: Card) -> None:
+    assert Card.parse(measured.to_bytes()) == measured
+    assert measured.thresholds.gap_bound >= BOUND_LEAST
+    assert len(measured.thresholds.ladder) == len(measured.evidence.levels)
+    for half, count in (("fitted", GROUPS), ("checked", 6)):
+        honest: Any = measured.measured[half]
+        assert (honest["submissions"], honest["rejected"]) == (count, 0)
+
+
+def test_ladder_is_tighter_than_the_limits_of_a_rejection(measured: Card) -> None:
+    limits = measured.thresholds
+    for tight in limits.ladder:
+        assert tight.mean_drift[0].mantissa_mean <= limits.mean_drift[0].mantissa_mean
+        assert tight.sampling[0].mean_gap <= limits.sampling[0].mean_gap
+
+
+def test_attacks_are_counted_with_their_power_and_set_no_limit(
+    measured: Card, corpora: dict[str, Path], toy: Path
 ) -> None:
-    corpus.write(tmp_path / "corpus")
-    attack = ("stale", tmp_path / "corpus", neighbour)
-    card = calibrate([toy], [tmp_path / "corpus"], [attack], ["bf16", "fp32"], {"command": "a test"})
-    assert Card.parse(card.to_bytes()) == card
-    assert card.thresholds.gap_bound >= BOUND_LEAST
-    honest, attacks = card.evidence["honest_rejected"], card.evidence["attacks"]
-    assert isinstance(honest, dict)
-    assert isinstance(attacks, dict)
-    assert (honest["submissions"], honest["checks"], honest["rejected"]) == (5, 10, 0)
-    for name in (
-        "stale",
-        "one token of each rollout replaced by any",
-        "one rollout of a group drawn with another seed",
-    ):
-        assert attacks[name]["stopped"] == 5, name
+    attacks: Any = measured.measured["attacks"]
+    for name in ("stale", "cool"):
+        assert attacks[name]["n"] == 6
+        assert attacks[name]["detected"] == 6, attacks[name]
+        assert sum(attacks[name]["reasons"].values()) == 6
+        assert all(caught <= pieces for pieces, caught in attacks[name]["power"].values())
+    alone = calibrate([toy], [corpora["fitted"]], [], [], {"command": "a test"})
+    assert alone.thresholds == measured.thresholds
 
 
-def test_corpus_of_a_policy_that_is_not_given_is_refused(corpus: Corpus, neighbour: Path, tmp_path: Path) -> None:
-    corpus.write(tmp_path / "corpus")
+def test_beginning_of_a_submission_is_cut_where_it_holds_so_many_informative_tokens(measured: Card) -> None:
+    from tests.validator.test_statistics import measured as made
+
+    whole = made()
+    piece = cut(whole, 100)
+    assert piece is not None
+    assert (piece.replay.gap.size, piece.lengths) == (100, (100,))
+    assert [chunk.chunk for chunk in piece.chunks] == [0, 1, 2]
+    assert cut(whole, 257) is None
+
+
+def test_corpus_of_a_policy_that_is_not_given_is_refused(corpora: dict[str, Path], neighbour: Path) -> None:
     with pytest.raises(SettingsError, match="none of those given"):
-        calibrate([neighbour], [tmp_path / "corpus"], [], ["fp32"], {})
+        calibrate([neighbour], [corpora["fitted"]], [], [], {})
+
+
+def test_too_little_to_fit_to_is_refused(corpora: dict[str, Path], toy: Path) -> None:
+    with pytest.raises(SettingsError, match="record more"):
+        calibrate([toy], [corpora["checked"]], [], [], {})
+
+
+def test_recordings_of_two_temperatures_are_refused(
+    corpora: dict[str, Path], toy: Path, environment: Environment, tmp_path: Path
+) -> None:
+    group = Corpus.read(corpora["checked"]).groups[0]
+    assert all(isinstance(rollout, Recorded) for rollout in group)
+    Corpus("another", policy_digest(toy), 700, (group,)).write(tmp_path / "corpus")
+    with pytest.raises(SettingsError, match="temperature"):
+        calibrate([toy], [corpora["fitted"], tmp_path / "corpus"], [], [], {})

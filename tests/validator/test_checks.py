@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from stannary.cards import Card
 from stannary.rollout import Rollout, encode_group
-from stannary.sampling import Replay
 from stannary.slots import PayTable, submission_root, taken_lease_hash
 from stannary.token_rules import TokenRules
 from stannary.types import ZERO_HASH, Hash, Outcome, Reason, parse_address
@@ -276,47 +273,3 @@ def test_proofs_are_one_a_chunk(length: int, proofs: int, outcome: str) -> None:
     if not found.is_fine:
         assert found.reason is Reason.PROOF_COUNT
         assert f"got {proofs}" in found.explanation
-
-
-def replay_of(gap: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Replay:
-    ones = np.ones_like(gap)
-    return Replay(gap=gap, margin=ones, choice=np.zeros(len(gap), np.int64), logprob=-ones, top_probability=ones / 2)
-
-
-def test_sampling_gaps_within_the_card_are_fine(card: Card) -> None:
-    assert checks.judge_sampling(replay_of(np.zeros(192)), card.thresholds).is_fine
-
-
-def test_sampling_gap_beyond_the_bound_is_a_fault(card: Card) -> None:
-    gap = np.zeros(192)
-    gap[7] = card.thresholds.gap_bound * 1.01
-    found = checks.judge_sampling(replay_of(gap), card.thresholds)
-    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.SAMPLING_BOUND)
-    assert found.explanation.startswith("7:")
-
-
-def test_sampling_gaps_that_are_many_are_rejected(card: Card) -> None:
-    limits = card.thresholds
-    gap = np.zeros(192)
-    gap[: int(limits.beyond_margin.of(192)) + 1] = limits.gap_margin * 1.01
-    found = checks.judge_sampling(replay_of(gap), limits)
-    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
-    gap[: int(limits.beyond_margin.of(192)) + 1] = limits.gap_margin * 0.5
-    assert checks.judge_sampling(replay_of(gap), limits).measures["beyond_margin"].value == 0
-
-
-def test_sampling_gaps_that_are_small_but_add_up_are_rejected(card: Card) -> None:
-    limits = card.thresholds
-    gap = np.full(192, limits.gap_margin * 0.9)
-    found = checks.judge_sampling(replay_of(gap), limits)
-    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
-    assert "sum" in found.explanation
-
-
-def test_worse_finding_decides_and_both_measures_are_kept(card: Card) -> None:
-    fine = checks.judge_sampling(replay_of(np.zeros(10)), card.thresholds)
-    bad = checks.reject(Reason.ACTIVATIONS, "drift")
-    for chosen in (checks.worse(fine, bad), checks.worse(bad, fine)):
-        assert chosen.reason is Reason.ACTIVATIONS
-        assert set(chosen.measures) == set(fine.measures)
-    assert checks.worse(bad, checks.fault(Reason.SAMPLING_BOUND, "far")).outcome is Outcome.FAULT

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stannary import toploc
-from stannary.cards import Allowance, Card
+from stannary.cards import Card
 from stannary.environments import Environment
 from stannary.errors import AbstainError
 from stannary.sampling import gumbel
@@ -19,8 +19,9 @@ from stannary.token_rules import TokenRules
 from stannary.types import Hash, Outcome, Reason
 from stannary.verdict import rewards_hash
 from tests.validator.conftest import FACTS, NODE, RULES, STRANGER, Bench, generate, leaf_of, prove, provider_of
-from validator.judgement import Judge, screen, widened
+from validator.judgement import Computes, Judge, screen, widened
 from validator.prefill import Prefill
+from validator.statistics import SCORE
 from worker.engine import RolloutRequest
 from worker.engine_transformers import TransformersEngine, TransformersOptions
 
@@ -40,12 +41,22 @@ def test_honest_group_is_accepted_with_its_rewards(bench: Bench) -> None:
 def test_honest_corpus_of_the_engine_is_never_rejected(
     engine_dtype: str, prefill_dtype: str, toy: Path, neighbour: Path, card: Card, environment: Environment
 ) -> None:
-    for folder in (toy, neighbour):
+    """Each compute alone, which is stricter than both together."""
+    for folder, before in ((toy, None), (neighbour, toy)):
         engine = TransformersEngine(
             TransformersOptions(dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[engine_dtype], keeps_states=True)
         )
         engine.load(folder)
-        judge = Judge(RULES, FACTS, card, environment, Prefill(folder, prefill_dtype))
+        first = Prefill(folder, prefill_dtype)
+        exact = first if first.is_exact else Prefill(folder, "fp32")
+        other = None if before is None else Prefill(before, "fp32")
+        judge = Judge(
+            RULES,
+            FACTS,
+            card,
+            environment,
+            Computes(first, lambda exact=exact: exact, None if other is None else lambda other=other: other),
+        )
         for slot in range(FACTS.slots):
             prompt = environment.problem(FACTS.seeds.slot_seed(slot)).prompt
             outputs = engine.generate(
@@ -65,7 +76,7 @@ def edited(bench: Bench, choose: random.Random, rollouts: int) -> tuple[list[tup
             place = choose.randrange(len(row) - 1)
             row[place] = choose.choice([token for token in range(12, 48) if token != row[place]])
         tokens.append(tuple(row))
-    return tokens, bench.judge.policy.states(bench.prompt, tokens)
+    return tokens, bench.judge.computes.first.states(bench.prompt, tokens)
 
 
 def test_edited_tokens_are_caught_by_sampling_alone(bench: Bench) -> None:
@@ -84,10 +95,52 @@ def test_edited_tokens_are_caught_by_sampling_alone(bench: Bench) -> None:
 
 def test_stale_policy_is_caught(bench: Bench, neighbour: Path) -> None:
     """The leased policy is one step newer than the one that generated and proved."""
-    judge = replace(bench.judge, policy=Prefill(neighbour, "fp32"))
+    judge = replace(bench.judge, computes=both(neighbour))
     made = leaf_of(bench.rollouts)
     finding = judge.judge(made.leaf, made.data).finding
     assert finding.outcome in (Outcome.REJECT, Outcome.FAULT)
+
+
+def both(folder: Path) -> Computes:
+    second = Prefill(folder, "bf16")
+    return Computes(Prefill(folder, "fp32"), lambda: second)
+
+
+def test_rejection_that_the_second_compute_does_not_see_is_none(bench: Bench, neighbour: Path) -> None:
+    """A validator whose first compute is broken rejects nobody."""
+    broken, sound = Prefill(neighbour, "fp32"), bench.judge.computes.first
+    made = leaf_of(bench.rollouts)
+    alone = replace(bench.judge, computes=Computes(broken, lambda: broken)).judge(made.leaf, made.data)
+    assert alone.finding.outcome in (Outcome.REJECT, Outcome.FAULT)
+    score = alone.finding.measures[SCORE].value
+    assert score is not None
+    assert score > 1
+    judgement = replace(bench.judge, computes=Computes(broken, lambda: sound)).judge(made.leaf, made.data)
+    assert judgement.finding.is_fine
+    assert judgement.finding.explanation.startswith(f"passed by {sound.compute}; by another: ")
+    score = judgement.finding.measures[SCORE].value
+    assert score is not None
+    assert score < 1
+
+
+def test_leaf_that_the_beacon_did_not_choose_gets_no_forward_pass(bench: Bench) -> None:
+    class Never:
+        vocabulary, hidden_size, tokens, head_rows = 64, 128, TokenRules(frozenset({1})), 64
+        compute, is_exact = "none", True
+
+        def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+            raise AssertionError("not chosen")
+
+    rare = replace(bench.judge.card, audit_bps=1)
+    made = leaf_of(bench.rollouts)
+    judge = replace(bench.judge, card=rare, computes=Computes(Never(), Never))
+    assert not judge.looks_at(3)
+    judgement = judge.judge(made.leaf, made.data)
+    assert judgement.finding.is_fine
+    assert judgement.rewards == ()
+    assert SCORE not in judgement.finding.measures
+    with pytest.raises(AssertionError, match="not chosen"):
+        replace(judge, is_jury=True).judge(made.leaf, made.data)
 
 
 def test_right_tokens_with_states_of_a_stale_policy_are_rejected_not_faulted(bench: Bench, neighbour: Path) -> None:
@@ -107,7 +160,7 @@ def test_best_of_two_is_caught(bench: Bench, bf16: Prefill) -> None:
 
 def test_runner_up_at_every_chance_is_caught(bench: Bench) -> None:
     """Choosing the second best wherever it is nearly as good stays below the bound and still adds up."""
-    policy, rows = bench.judge.policy, []
+    policy, rows = bench.judge.computes.first, []
     for seed in bench.seeds:
         row: list[int] = []
         while len(row) < RULES.max_completion_tokens:
@@ -137,9 +190,9 @@ def test_completions_around_a_chunk_are_accepted(
 
 def test_completion_of_the_end_token_alone_scores_nothing(bench: Bench) -> None:
     tokens = [(1,)] * 4
-    states = bench.judge.policy.states(bench.prompt, tokens)
+    states = bench.judge.computes.first.states(bench.prompt, tokens)
     # A seed whose noise picks the end token at once is too rare to look for: take the sampling check's word away.
-    loose = replace(bench.judge.card.thresholds, gap_bound=1e9, gap_cap=0.0, gap_margin=1e9)
+    loose = replace(bench.judge.card.thresholds, gap_bound=1e9, gap_margin=1e9)
     judge = replace(bench.judge, card=replace(bench.judge.card, thresholds=loose))
     made = leaf_of(prove(bench.prompt, tokens, states))
     judgement = judge.judge(made.leaf, made.data)
@@ -162,8 +215,9 @@ def test_one_hostile_leaf_leaves_the_others_alone(bench: Bench) -> None:
 def test_own_failure_is_raised_and_never_a_verdict(bench: Bench) -> None:
     class Broken:
         vocabulary, hidden_size, tokens, head_rows = 64, 128, TokenRules(frozenset({1})), 64
+        compute, is_exact = "broken", True
 
-        def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
             raise RuntimeError("the device is gone")
 
         def logits(self, states: torch.Tensor) -> torch.Tensor:
@@ -171,14 +225,15 @@ def test_own_failure_is_raised_and_never_a_verdict(bench: Bench) -> None:
 
     made = leaf_of(bench.rollouts)
     with pytest.raises(RuntimeError, match="the device is gone"):
-        replace(bench.judge, policy=Broken()).judge(made.leaf, made.data)
+        replace(bench.judge, computes=Computes(Broken(), Broken)).judge(made.leaf, made.data)
 
 
 def test_own_states_that_are_not_finite_are_no_verdict(bench: Bench) -> None:
     class Drifted:
         vocabulary, hidden_size, tokens, head_rows = 64, 128, TokenRules(frozenset({1})), 64
+        compute, is_exact = "broken", True
 
-        def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
             return [torch.full((len(own), 128), float("nan"), dtype=torch.bfloat16) for own in completions]
 
         def logits(self, states: torch.Tensor) -> torch.Tensor:
@@ -186,7 +241,7 @@ def test_own_states_that_are_not_finite_are_no_verdict(bench: Bench) -> None:
 
     made = leaf_of(bench.rollouts)
     with pytest.raises(Exception, match="finite"):
-        replace(bench.judge, policy=Drifted()).judge(made.leaf, made.data)
+        replace(bench.judge, computes=Computes(Drifted(), Drifted)).judge(made.leaf, made.data)
 
 
 def test_card_of_another_policy_or_temperature_is_no_verdict(bench: Bench) -> None:
@@ -208,12 +263,14 @@ def test_screen_finds_what_needs_no_file(bench: Bench) -> None:
 
 def with_limit_of(bench: Bench, share: float) -> Judge:
     """Return a juror's judge whose limit on one chunk's mantissa lies at a share of what an honest group measures."""
-    measured = bench.finding(bench.rollouts).measures["mantissa_sum"].value
+    measured = bench.finding(bench.rollouts).measures["mean_mantissa_mean"].value
     assert measured is not None
     limits = bench.judge.card.thresholds
-    tight = replace(limits, mantissa_sum=Allowance(share * measured, 0.0))
-    card = replace(bench.judge.card, thresholds=tight)
-    return replace(bench.judge, card=card, has_grey_band=True)
+    tight = replace(
+        limits, mean_drift=tuple(replace(band, mantissa_mean=share * measured) for band in limits.mean_drift)
+    )
+    card, first = replace(bench.judge.card, thresholds=tight), bench.judge.computes.first
+    return replace(bench.judge, card=card, computes=Computes(first, lambda: first), is_jury=True)
 
 
 @pytest.mark.parametrize(("share", "is_grey"), [(0.9, True), (0.81, True), (0.79, False)])
@@ -226,14 +283,14 @@ def test_rejection_near_its_limit_is_grey_for_a_juror(bench: Bench, share: float
 
 def test_panel_member_asks_for_no_grey_band(bench: Bench) -> None:
     made = leaf_of(bench.rollouts)
-    judge = replace(with_limit_of(bench, 0.9), has_grey_band=False)
+    judge = replace(with_limit_of(bench, 0.9), is_jury=False)
     assert not judge.judge(made.leaf, made.data).is_grey
 
 
 def test_fault_is_never_grey(bench: Bench) -> None:
     other = [bytes(byte ^ 0xFF for byte in seed) for seed in bench.seeds]
     judge = replace(
-        bench.judge, facts=replace(FACTS, seeds=replace(FACTS.seeds, seed_beacon=Hash(other[0]))), has_grey_band=True
+        bench.judge, facts=replace(FACTS, seeds=replace(FACTS.seeds, seed_beacon=Hash(other[0]))), is_jury=True
     )
     made = leaf_of(bench.rollouts)
     judgement = judge.judge(made.leaf, made.data)
@@ -244,14 +301,15 @@ def test_fault_is_never_grey(bench: Bench) -> None:
 def test_widened_limits_let_a_quarter_more_pass_and_keep_the_bound(card: Card) -> None:
     limits, wide = card.thresholds, widened(card.thresholds)
     assert wide.gap_bound == limits.gap_bound
-    assert wide.capped_sum.of(100) == pytest.approx(1.25 * limits.capped_sum.of(100))
+    assert wide.sampling[0].mean_gap == pytest.approx(1.25 * limits.sampling[0].mean_gap)
+    assert wide.mean_drift[0].mantissa_mean == pytest.approx(1.25 * limits.mean_drift[0].mantissa_mean)
     assert wide.drift[0].mantissa_mean == pytest.approx(1.25 * limits.drift[0].mantissa_mean)
 
 
 def test_copy_of_another_slot_is_caught(bench: Bench, environment: Environment) -> None:
     """A's completions under B's prompt, proved honestly: the noise of the slot picks other tokens."""
     prompt = environment.problem(FACTS.seeds.slot_seed(5)).prompt
-    states = bench.judge.policy.states(prompt, bench.tokens)
+    states = bench.judge.computes.first.states(prompt, bench.tokens)
     finding = bench.finding(prove(prompt, bench.tokens, states), slot=5)
     assert (finding.outcome, finding.reason) == (Outcome.FAULT, Reason.SAMPLING_BOUND)
 

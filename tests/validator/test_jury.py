@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 import torch
+from eth_utils.crypto import keccak
 
-from stannary.errors import Reverted, Unavailable
-from stannary.types import CaseKind, CasePhase, Outcome, Phase, Ruling
+from stannary import standing
+from stannary.accusation import Accusation
+from stannary.cards import evidence_rules
+from stannary.chain import Block, Offer, StepHistory, StepState, events
+from stannary.documents import canonical
+from stannary.errors import NetworkError, Reverted, Unavailable, Unreachable
+from stannary.evidence import Measure
+from stannary.slots import PayTable, submission_root, taken_lease_hash
+from stannary.standing import ScoredLeaf
+from stannary.structs import Submission
+from stannary.types import (
+    ZERO_HASH,
+    Address,
+    CaseKind,
+    CasePhase,
+    Hash,
+    Outcome,
+    Phase,
+    Reason,
+    Ruling,
+    to_hex,
+)
+from stannary.verdict import outcomes_by_slot, pack_outcomes
+from stannary.wire import LeavesOut
 from tests.validator.conftest import (
+    CARD_HASH,
     FACTS,
+    PROVIDER,
+    RULES,
     Bench,
     Made,
     bench,
@@ -21,14 +49,28 @@ from tests.validator.conftest import (
     fp32,
     judge,
     leaf_of,
+    lease_of,
     toy,
 )
-from tests.validator.scripted import AUDITED_AT, OTHERS, VALIDATOR_PROVIDER, VOTE_SECONDS, Box, Clock
-from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world
+from tests.validator.scripted import (
+    AUDITED_AT,
+    OTHERS,
+    PLACE,
+    VALIDATOR_PROVIDER,
+    VOTE_SECONDS,
+    Box,
+    Clock,
+    ScriptedCoordinator,
+    ScriptedLedger,
+    without_lease_signature,
+)
+from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world, taken
 from validator.checks import Finding
 from validator.inspection import SLICE_S, abstention
 from validator.judgement import Judgement, Recompute
-from validator.jury import ruling_of
+from validator.jury import ruling_of, score_of
+from validator.prefill import Prefill
+from validator.statistics import SCORE
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
 
@@ -121,14 +163,6 @@ def test_leaf_that_nobody_lists_is_no_ruling(court: World) -> None:
     assert court.court.rulings == [Ruling.NONE]
 
 
-def test_run_of_leaves_is_abstained_on_and_said(court: World, caplog: pytest.LogCaptureFixture) -> None:
-    court.court.kind = CaseKind.STATISTICS
-    court.ticks(3)
-    assert court.court.rulings == [Ruling.NONE]
-    assert "case 1 is about a run of leaves, which this version does not judge: abstained" in caplog.text
-    assert court.weights.loads == 0
-
-
 def test_panel_and_jury_are_served_side_by_side(court: World) -> None:
     """The leaf of the case waits for its file; the vote on the step does not wait for it."""
     court.ledger.phase = Phase.AUDITED
@@ -149,18 +183,21 @@ class Slow:
     def __init__(self, real: Recompute) -> None:
         self._real, self.clock = real, Clock()
         self.vocabulary, self.hidden_size, self.tokens = real.vocabulary, real.hidden_size, real.tokens
-        self.head_rows = real.head_rows
+        self.head_rows, self.compute, self.is_exact = real.head_rows, real.compute, real.is_exact
 
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        return [own.bfloat16() for own in self.unrounded_states(prompt, completions)]
+
+    def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         self.clock.now += 2 * SLICE_S
-        return self._real.states(prompt, completions)
+        return self._real.unrounded_states(prompt, completions)
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         return self._real.logits(states)
 
 
 def test_long_judging_is_cut_so_that_a_reveal_gets_its_turn(made: list[Made], bench: Bench, tmp_path: Path) -> None:
-    policy = Slow(bench.judge.policy)
+    policy = Slow(bench.judge.computes.first)
     world = accuse(make_world(made, bench, tmp_path, policy), SLOT)
     policy.clock = world.clock
     world.ledger.box = Box(opened_at=AUDITED_AT + 10)
@@ -235,3 +272,455 @@ def test_cases_that_are_over_are_not_read_again(court: World) -> None:
     court.ticks(3)
     assert court.court.box.committed is None
     assert FACTS.step == 2
+
+
+WHERE = "http://accuser.example/case/accusation.json"
+EVIDENCE = evidence_rules((0.05, 0.005, 0.0005), stop_log10=1.0, slash_log10=3.0)
+"""Two leaves in the highest bracket convict, with up to four in the lowest beside them; one does not."""
+OTHER_CARD = Hash(b"\x0d" * 32)
+
+
+@dataclass(slots=True)
+class RunLedger(ScriptedLedger):
+    """Steps up to `FACTS.step`, all finalized, whose leaves are those that were made and further ones."""
+
+    more: Mapping[int, int] = field(default_factory=dict)
+    """Leaves that nobody looks at again, by step: of the provider, but those of `FACTS.step` cannot be more."""
+    accepted: Mapping[int, Outcome] = field(default_factory=dict)
+    """What the panels decided, by slot."""
+    cards: Mapping[int, Hash] = field(default_factory=dict)
+    """The card of a step, where it is another one."""
+    node_of: Address = PROVIDER
+    """Whom the node acts for now."""
+    each_s: float = 0.0
+    """How long reading a history takes, on the clock of the validator."""
+    watch: Clock | None = None
+    read: list[int] = field(default_factory=list)
+    history_fails: Mapping[int, NetworkError] = field(default_factory=dict)
+    step_fails: list[NetworkError] = field(default_factory=list)
+    """What the next looks at a step raise, once the count is at its last step."""
+
+    def leaves(self, step: int) -> list[Submission]:
+        found = [made.leaf.submission for made in self.made if made.leaf.submission.step == step]
+        first = FACTS.slots - self.more.get(step, 0)
+        further = [
+            Submission(RULES.pool, step, slot, PROVIDER, PROVIDER, 50, Hash(bytes([slot + 1]) * 32), ZERO_HASH)
+            for slot in range(first, FACTS.slots)
+        ]
+        return [*found, *further]
+
+    def step(self, step: int, at: Block) -> StepState:
+        if self.step_fails and FACTS.step in self.read:
+            raise self.step_fails.pop()
+        leaves = self.leaves(step)
+        return replace(
+            ScriptedLedger.step(self, step, at),
+            offer=step,
+            submission_root=submission_root(leaves, FACTS.slots),
+            settlement_hash=Hash(keccak(text="outcomes")),
+        )
+
+    def offer(self, number: int, at: Block) -> Offer:
+        found = ScriptedLedger.offer(self, number, at)
+        return replace(found, card_hash=self.cards.get(number, CARD_HASH))
+
+    def history(self, step: int, at: Block) -> StepHistory:
+        if step in self.history_fails:
+            raise self.history_fails[step]
+        if self.watch is not None:
+            self.watch.now += self.each_s
+        self.read.append(step)
+        table = PayTable.of(self.leaves(step), FACTS.slots, RULES.max_units)
+        own = ScriptedLedger.history(self, step, at) if step == FACTS.step else StepHistory.of([], RULES.pool, step)
+        outcomes = outcomes_by_slot(self.accepted, FACTS.slots + len(own.taken))
+        return replace(
+            own,
+            opened=events.StepOpened(PLACE, RULES.pool, step, FACTS.policy_step, FACTS.slots, step, 7),
+            committed=events.RootCommitted(PLACE, RULES.pool, step, ZERO_HASH, ZERO_HASH, table, 9),
+            finalized=events.StepFinalized(PLACE, RULES.pool, step, pack_outcomes(outcomes), 0, 0, 0, 0),
+        )
+
+    def provider_of(self, node: Address, at: Block) -> Address:
+        return self.node_of
+
+
+class RunCoordinator(ScriptedCoordinator):
+    """Serves the leaves of each step by themselves."""
+
+    def leaves(self, step: int) -> LeavesOut:
+        found = ScriptedCoordinator.leaves(self, step)
+        own = [leaf for leaf in found.leaves if leaf.submission.step == step]
+        return found.model_copy(update={"leaves": own})
+
+
+@dataclass(slots=True)
+class Run:
+    """A world with a case about a run, before it is opened, and what is said in it."""
+
+    world: World
+    ledger: RunLedger
+
+    def name(self, *slots: int, score: float = 9.0) -> list[ScoredLeaf]:
+        """Name leaves that were made, by slot."""
+        found = [*self.ledger.made, *(delivered for delivered, _, _ in self.ledger.delivered.values())]
+        leaves = {made.leaf.submission.slot: made.leaf.submission for made in found}
+        return [ScoredLeaf(leaves[slot].step, slot, leaves[slot].struct_hash(), score) for slot in slots]
+
+    def accuse(
+        self, leaves: Sequence[ScoredLeaf], *, first: int = 0, provider: Address = PROVIDER, card_hash: Hash = CARD_HASH
+    ) -> Accusation:
+        """Open the case."""
+        accusation = Accusation(RULES.pool, provider, first, FACTS.step, card_hash, tuple(leaves))
+        self.open(accusation, accusation.to_bytes())
+        return accusation
+
+    def open(self, accusation: Accusation, data: bytes) -> None:
+        """Open the case of an accusation with these bytes for a document."""
+        court = self.world.court
+        court.kind, court.slot, court.where = CaseKind.STATISTICS, 0, WHERE
+        court.provider, court.first_step = accusation.provider, accusation.first_step
+        court.leaf_hash, court.evidence_hash = accusation.list_hash(), Hash(keccak(data))
+        self.world.elsewhere[WHERE] = data
+
+    def end(self) -> None:
+        """Let the time to commit and to reveal pass."""
+        self.world.until(AUDITED_AT + VOTE_SECONDS)
+
+    @property
+    def rulings(self) -> list[Ruling]:
+        return self.world.court.rulings
+
+
+@pytest.fixture
+def run(made: list[Made], bench: Bench, tmp_path: Path) -> Run:
+    """The leaves of slots 1 and 4 are bad, that of slot 3 is honest."""
+    return run_of(made, bench, tmp_path)
+
+
+def run_of(made: Sequence[Made], bench: Bench, folder: Path, policy: Recompute | None = None) -> Run:
+    world = make_world(made, bench, folder, policy)
+    ledger, coordinator = RunLedger(made, phase=Phase.FINALIZED), RunCoordinator(made)
+    world.ledger, world.court.ledger, world.coordinator = ledger, ledger, coordinator
+    card = replace(bench.judge.card, evidence=EVIDENCE)
+    world.restart(ledger=ledger, coordinator=coordinator, card_of=lambda _: card)
+    return Run(world, ledger)
+
+
+def test_provider_whose_named_leaves_really_fail_is_convicted(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+    assert "case 1: fault: 2 of 3 leaves measured: evidence 10^4" in caplog.text
+
+
+def test_one_bad_leaf_is_not_enough(run: Run) -> None:
+    run.accuse(run.name(EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_scores_of_the_accuser_count_for_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    run.accuse(run.name(SLOT, EDITED_SLOT, score=1e6))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+    assert "case 1: accept: 2 of 3 leaves measured: evidence 10^1" in caplog.text
+
+
+def test_leaves_that_are_not_named_speak_for_the_provider(run: Run) -> None:
+    run.ledger.more = {0: 8, 1: 8}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+    assert run.ledger.read[:3] == [0, 1, 2]
+
+
+def test_start_that_was_picked_helps_nobody(run: Run) -> None:
+    run.ledger.more = {0: 8, 1: 8}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT), first=FACTS.step)
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+    assert run.ledger.read[:3] == [0, 1, 2]
+
+
+def test_what_was_judged_before_counts_no_more(run: Run) -> None:
+    run.ledger.more = {0: 8, 1: 8}
+    run.world.court.judged = FACTS.step
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT), first=FACTS.step)
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+    assert set(run.ledger.read) == {FACTS.step}
+
+
+def test_conviction_since_the_case_was_opened_refutes_nobody(run: Run) -> None:
+    """It slashes nobody twice; the contract sees to that. The accuser was right all the same."""
+    run.world.court.judged = FACTS.step + 1
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT), first=FACTS.step)
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_plant_counts_for_nothing(run: Run) -> None:
+    first, second = run.name(PROMPT_SLOT, EDITED_SLOT)
+    run.world.court.plants = {first.leaf_hash}
+    run.accuse([first, second])
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_leaf_of_somebody_else_counts_for_nothing(made: list[Made], bench: Bench, tmp_path: Path) -> None:
+    foreign = leaf_of(bench.rollouts, PROMPT_SLOT, provider=OTHERS[0])
+    run = run_of([foreign, *made[1:]], bench, tmp_path)
+    run.ledger.accepted = {PROMPT_SLOT: Outcome.ACCEPT}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_leaf_that_is_not_under_the_root_counts_for_nothing(run: Run) -> None:
+    first, second = run.name(PROMPT_SLOT, EDITED_SLOT)
+    run.accuse([first, replace(second, leaf_hash=first.leaf_hash)])
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_slot_without_a_leaf_counts_for_nothing(run: Run) -> None:
+    first, second = run.name(PROMPT_SLOT, EDITED_SLOT)
+    run.accuse([first, replace(second, slot=7)])
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def twice(found: dict[str, object]) -> None:
+    leaves = found["leaves"]
+    assert isinstance(leaves, list)
+    leaves.append(leaves[-1])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (twice, "each slot once"),
+        (lambda found: found.update(pool=2), "pool of the accusation"),
+        (lambda found: found.update(provider=OTHERS[0]), "provider of the accusation"),
+        (lambda found: found.update(first_step=1), "first step of the accusation"),
+        (lambda found: found.update(last_step=FACTS.step + 1), "last step of the accusation"),
+        (lambda found: found.update(card_hash=to_hex(OTHER_CARD)), "card of the accusation"),
+        (lambda found: found["leaves"].pop(), "list of leaves of the accusation"),
+        (lambda found: found.pop("leaves"), "accusation: expected"),
+    ],
+)
+def test_accusation_that_says_something_else_than_its_case_is_refuted(
+    run: Run, caplog: pytest.LogCaptureFixture, change: Callable[[dict[str, object]], object], why: str
+) -> None:
+    caplog.set_level("INFO")
+    accusation = run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    document = accusation.document()
+    change(document)
+    run.open(accusation, canonical(document))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+    assert why in caplog.text
+    assert run.world.weights.loads == 0
+
+
+@pytest.mark.parametrize("served", [None, b"{}"])
+def test_accusation_that_is_served_nowhere_is_unavailable_at_the_end_of_the_window(
+    run: Run, served: bytes | None
+) -> None:
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    del run.world.elsewhere[WHERE]
+    if served is not None:
+        run.world.elsewhere[WHERE] = served
+    run.world.until(AUDITED_AT + VOTE_SECONDS - 13)
+    assert run.world.court.box.committed is None
+    run.world.ticks(10)
+    assert run.rulings == [Ruling.UNAVAILABLE]
+
+
+def test_accusation_that_comes_late_is_heard(run: Run) -> None:
+    data = run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT)).to_bytes()
+    del run.world.elsewhere[WHERE]
+    run.world.ticks(8)
+    run.world.elsewhere[WHERE] = data
+    run.world.ticks(12)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_policy_that_this_juror_lacks_is_no_ruling(run: Run) -> None:
+    run.world.weights.fails = Unavailable("policy step 1 is not there")
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.end()
+    assert run.rulings == [Ruling.NONE]
+
+
+def test_what_cannot_convict_is_acquitted_without_the_policy(run: Run) -> None:
+    run.world.weights.fails = Unavailable("policy step 1 is not there")
+    run.ledger.more = {0: 8, 1: 8}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+    assert run.world.weights.loads == 0
+
+
+def test_chain_that_does_not_tell_all_leaves_is_no_ruling(run: Run) -> None:
+    run.ledger.history_fails = {1: Unreachable("no logs")}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.end()
+    assert run.rulings == [Ruling.NONE]
+    assert run.ledger.read.count(0) == 1
+
+
+def test_chain_that_is_away_for_a_moment_changes_nothing(run: Run) -> None:
+    run.ledger.step_fails = [Unreachable("no answer")] * 2
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(8)
+    assert run.ledger.step_fails == []
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_failure_of_this_juror_at_a_leaf_that_matters_is_no_ruling(run: Run, bench: Bench) -> None:
+    def fail(data: bytes, size: int) -> list[object]:
+        raise RuntimeError("out of memory")
+
+    run.world.restart(read_submission=fail)
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(20)
+    assert run.rulings == [Ruling.NONE]
+
+
+def test_file_that_the_coordinator_does_not_serve_is_taken_from_beside_the_accusation(run: Run) -> None:
+    for own in run.ledger.made:
+        content_hash = own.leaf.submission.content_hash
+        run.world.coordinator.away.add(content_hash)
+        run.world.elsewhere[f"http://accuser.example/case/{to_hex(content_hash)}"] = own.data
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_leaf_that_is_served_nowhere_speaks_for_the_provider_when_time_is_up(run: Run) -> None:
+    edited = next(made for made in run.ledger.made if made.leaf.submission.slot == EDITED_SLOT)
+    run.world.coordinator.away.add(edited.leaf.submission.content_hash)
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.until(AUDITED_AT + VOTE_SECONDS - 13)
+    assert run.world.court.box.committed is None
+    run.world.ticks(10)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_leaves_that_are_not_those_committed_are_not_judged(run: Run) -> None:
+    run.world.coordinator.served = lambda leaves: leaves[1:]
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.end()
+    assert run.rulings == [Ruling.ACCEPT]
+    assert run.world.weights.loads == 0
+
+
+def test_signature_that_the_coordinator_could_have_spoiled_speaks_against_nobody(run: Run) -> None:
+    run.world.coordinator.served = without_lease_signature
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_giving_up_the_node_afterwards_hides_no_leaf_that_the_panel_accepted(run: Run) -> None:
+    run.ledger.node_of = OTHERS[0]
+    run.ledger.accepted = {PROMPT_SLOT: Outcome.ACCEPT, EDITED_SLOT: Outcome.ACCEPT}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_leaves_under_another_card_are_not_measured_but_count(run: Run, made: list[Made], bench: Bench) -> None:
+    run.ledger.made = run.world.coordinator.made = [*made, earlier(bench)]
+    leaves = [*run.name(2), *run.name(PROMPT_SLOT)]
+    run.accuse(leaves)
+    run.ledger.cards, run.ledger.accepted = {1: OTHER_CARD}, {2: Outcome.ACCEPT}
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_steps_are_measured_each_by_its_own_leaves(run: Run, made: list[Made], bench: Bench) -> None:
+    run.ledger.made = run.world.coordinator.made = [*made, earlier(bench)]
+    run.accuse([*run.name(2), *run.name(PROMPT_SLOT)])
+    run.world.ticks(2, seconds=0.0)
+    assert run.world.court.box.committed is not None
+    run.world.ticks(1)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def earlier(bench: Bench) -> Made:
+    """A leaf of the step before, in slot 2, at a wrong prompt."""
+    return leaf_of(bench.rollouts[::-1], 2, lease=lease_of(2, step=1), step=1)
+
+
+def test_step_that_cannot_be_had_does_not_hold_up_the_others(run: Run, made: list[Made], bench: Bench) -> None:
+    first = earlier(bench)
+    run.ledger.made = run.world.coordinator.made = [*made, first]
+    run.world.coordinator.away.add(first.leaf.submission.content_hash)
+    run.accuse([*run.name(2), *run.name(PROMPT_SLOT, EDITED_SLOT)])
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_slots_that_were_taken_on_chain_can_be_named(
+    run: Run, bench: Bench, bf16: Prefill, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    first, second, beacon = FACTS.slots, FACTS.slots + 1, Hash(b"\x0c" * 32)
+    honest = taken(bench, bf16, first, beacon)
+    lease_hash = taken_lease_hash(RULES.domain, RULES.pool, FACTS.step, second, PROVIDER)
+    bad = leaf_of(bench.rollouts[::-1], second, lease_hash=lease_hash)
+    run.ledger.delivered = {slot: (own, beacon, "") for slot, own in ((first, honest), (second, bad))}
+    for own in (honest, bad):
+        content_hash = own.leaf.submission.content_hash
+        run.world.coordinator.away.add(content_hash)
+        run.world.elsewhere[f"http://accuser.example/case/{to_hex(content_hash)}"] = own.data
+    run.accuse(run.name(EDITED_SLOT, first, second))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+    assert "case 1: fault: 3 of 5 leaves measured: evidence 10^3" in caplog.text
+
+
+def test_long_count_is_cut_so_that_others_get_their_turn(run: Run) -> None:
+    run.ledger.watch, run.ledger.each_s = run.world.clock, 2 * SLICE_S
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    for counted in range(1, FACTS.step + 2):
+        assert run.rulings == []
+        run.world.ticks(1, seconds=0.0)
+        assert len(set(run.ledger.read)) == counted
+    run.world.ticks(2)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_hearing_goes_on_where_it_was_and_is_forgotten_with_its_case(run: Run) -> None:
+    run.world.coordinator.away |= {made.leaf.submission.content_hash for made in run.ledger.made}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(9)
+    jury = run.world.validator._jury
+    assert len(jury._hearings) == 1
+    assert run.ledger.read.count(0) == 1
+    run.world.court.phase = CasePhase.RESOLVED
+    run.world.ticks(1)
+    assert jury._hearings == {}
+
+
+def test_score_of_a_juror(bench: Bench) -> None:
+    own = leaf_of(bench.rollouts).leaf
+
+    def score(finding: Finding, *, is_screened: bool = True) -> float | None:
+        return score_of(Judgement(own.submission.struct_hash(), finding), is_screened=is_screened)
+
+    measured = {SCORE: Measure.of(0.7, 1.0)}
+    assert score(Finding(measures=measured)) == 0.7
+    assert score(Finding(Outcome.REJECT, Reason.SAMPLING, "", {SCORE: Measure.of(math.inf, 1.0)})) == math.inf
+    assert score(Finding()) == 0.0
+    assert score(Finding(Outcome.REJECT, Reason.ACTIVATIONS)) == 0.0, "too short to tell from"
+    assert score(Finding(Outcome.REJECT, Reason.SCHEMA)) == math.inf
+    assert score(Finding(Outcome.FAULT, Reason.PROMPT)) == math.inf
+    assert score(Finding(Outcome.REJECT, Reason.SIGNATURE), is_screened=False) == 0.0
+    assert score(Finding(Outcome.FAULT, Reason.LEASE), is_screened=False) == math.inf
+    assert score_of(abstention(own, "out of memory"), is_screened=True) is None
+    assert standing.SCORE == SCORE

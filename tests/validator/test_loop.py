@@ -12,6 +12,7 @@ import torch
 from stannary.environments import Environment
 from stannary.errors import Malformed, OperatorError, Refused, Reverted, Unavailable, Unmined, Unreachable
 from stannary.evidence import EvidenceFile
+from stannary.rollout import decode_group
 from stannary.seeds import StepSeeds
 from stannary.slots import taken_lease_hash
 from stannary.types import ZERO_HASH, Hash, Outcome, Phase, Reason
@@ -47,7 +48,7 @@ from tests.validator.scripted import (
     seal,
     without_lease_signature,
 )
-from validator.judgement import Recompute
+from validator.judgement import Computes, Recompute
 from validator.loop import Validator
 from validator.parts import Parts
 from validator.prefill import Prefill
@@ -134,7 +135,9 @@ def made(bench: Bench, bf16: Prefill) -> list[Made]:
 def make_world(made: Sequence[Made], bench: Bench, folder: Path, policy: Recompute | None = None) -> World:
     ledger, coordinator = ScriptedLedger(made), ScriptedCoordinator(made)
     court = ScriptedCourt(ledger)
-    weights = ScriptedWeights(folder / "policy", policy or bench.judge.policy)
+    weights = ScriptedWeights(
+        folder / "policy", bench.judge.computes if policy is None else Computes(policy, lambda: policy)
+    )
     clock = Clock()
     records = Records(folder / "votes")
     elsewhere: dict[str, bytes] = {}
@@ -155,6 +158,7 @@ def make_world(made: Sequence[Made], bench: Bench, folder: Path, policy: Recompu
         court=court,
         coordinator=coordinator,
         fetch=fetch,
+        read_submission=decode_group,
         weights=weights,
         open_environment=lambda _: bench.judge.environment,
         compute="test",
@@ -391,7 +395,7 @@ def test_wrong_environment_of_this_machine_is_no_verdict(world: World) -> None:
 def test_policy_that_no_loader_takes_is_no_verdict_and_ends_no_validator(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(*_: object) -> tuple[Path, Recompute]:
+    def load(*_: object) -> tuple[Path, Computes]:
         raise RuntimeError("size mismatch for lm_head.weight")
 
     monkeypatch.setattr(ScriptedWeights, "load", load)
@@ -418,20 +422,23 @@ class FailsOnSlotThree:
     def __init__(self, real: Recompute, tokens: Sequence[Sequence[int]]) -> None:
         self._real, self._tokens, self.calls = real, [tuple(own) for own in tokens], 0
         self.vocabulary, self.hidden_size, self.tokens = real.vocabulary, real.hidden_size, real.tokens
-        self.head_rows = real.head_rows
+        self.head_rows, self.compute, self.is_exact = real.head_rows, real.compute, real.is_exact
 
     def states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        return [own.bfloat16() for own in self.unrounded_states(prompt, completions)]
+
+    def unrounded_states(self, prompt: Sequence[int], completions: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         if [tuple(own) for own in completions] == self._tokens:
             self.calls += 1
             raise RuntimeError("out of memory")
-        return self._real.states(prompt, completions)
+        return self._real.unrounded_states(prompt, completions)
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         return self._real.logits(states)
 
 
 def test_exception_inside_a_check_abstains_on_that_leaf_only(made: list[Made], bench: Bench, tmp_path: Path) -> None:
-    broken = FailsOnSlotThree(bench.judge.policy, bench.tokens)
+    broken = FailsOnSlotThree(bench.judge.computes.first, bench.tokens)
     world = make_world(made, bench, tmp_path, broken)
     world.ticks(10)
     assert world.outcomes == [Outcome.FAULT, Outcome.ABSTAIN, Outcome.FAULT]

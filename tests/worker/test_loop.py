@@ -35,7 +35,8 @@ from worker.submission import Group
 
 
 def names(actions: list[object]) -> list[str]:
-    return [type(action).__name__ for action in actions if not isinstance(action, plan.Rest)]
+    """The actions but for rests and looks at the provider's standing."""
+    return [type(action).__name__ for action in actions if not isinstance(action, plan.Rest | plan.Look)]
 
 
 def delivered(scene: Scene) -> list[tuple[int, int]]:
@@ -48,7 +49,7 @@ def delivered(scene: Scene) -> list[tuple[int, int]]:
 
 def test_loop_with_two_leases_makes_both_groups_in_one_engine_call_and_delivers_them() -> None:
     scene = make_scene([sign_lease(make_lease(3)), sign_lease(make_lease(0))])
-    actions = list(play(scene, ticks=9))
+    actions = list(play(scene, ticks=10))
     assert names(actions)[:8] == ["Ask", "Check", "Load", "Generate", "Submit", "Upload", "Submit", "Upload"]
     assert sorted(delivered(scene)) == [(1, 0), (1, 3)]
     assert len(scene.engine.requests) == 1
@@ -371,6 +372,8 @@ def test_plan_whatever_happens_never_holds_too_much_and_always_ends(script: list
                 event = plan.Failed(frozenset({held.key})) if happening == "failed" else plan.Ended({held.key})  # type: ignore[arg-type]
             case plan.Drop(dropped, _):
                 assert all(held not in state.held for held in dropped)
+            case plan.Look():
+                event = plan.Looked(30.0)
     for _ in range(50):
         state, action = plan.tick(state, plan.Inputs(now, event, max_leases=3, is_stopping=True))
         if isinstance(action, plan.Stop):

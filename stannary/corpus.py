@@ -1,4 +1,4 @@
-"""Recorded rollouts of one policy: what calibration measures. Owns the file's form; knows no engine and no threshold.
+"""Recorded rollouts of one policy, which calibration measures. Owns the file's form; knows no engine, no threshold.
 
 One safetensors file: tokens and bf16 states of whole groups, flat, and metadata that says which engine made them.
 """
@@ -12,10 +12,14 @@ from typing import Self
 
 import torch
 from blake3 import blake3
+from eth_utils.crypto import keccak
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from stannary.errors import Malformed
+from stannary.seeds import StepSeeds
+from stannary.structs import Domain
+from stannary.types import Hash, parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,12 @@ class Corpus:
             return cls(about["engine"], about["policy"], about["temperature_milli"], tuple(groups))
         except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise Malformed(str(path), expected="a corpus file", got=str(error)) from error
+
+
+def recording_seeds(seed: int) -> StepSeeds:
+    """Return the seeds of a recording: those of a step that was never on chain, made as every step's are."""
+    beacon = Hash(keccak(text=f"stannary recording {seed}"))
+    return StepSeeds(Domain(31337, parse_address("0x" + "00" * 20)), pool=1, step=0, seed_beacon=beacon)
 
 
 def policy_digest(folder: Path) -> str:

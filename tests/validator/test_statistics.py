@@ -1,0 +1,171 @@
+"""What was measured, held against the card: each number alone can reject, and says where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stannary.cards import Card, Thresholds
+from stannary.evidence import Measure
+from stannary.sampling import Replay, SamplingStatistics, summarise
+from stannary.toploc import ChunkDrift
+from stannary.types import Outcome, Reason
+from validator import statistics
+from validator.finding import Finding, fault, reject, worse
+from validator.pairing import Pairing
+from validator.statistics import SCORE, ChunkMeasure, Measured
+
+NOTHING = ChunkDrift(0, 0.0, 0.0)
+
+
+def replay_of(gap: np.ndarray[tuple[int], np.dtype[np.float64]], top_probability: float = 0.5) -> Replay:
+    ones = np.ones_like(gap)
+    return Replay(
+        gap=gap, margin=ones, choice=np.zeros(len(gap), np.int64), logprob=-ones, top_probability=ones * top_probability
+    )
+
+
+def sampled(gap: np.ndarray[tuple[int], np.dtype[np.float64]], limits: Thresholds) -> SamplingStatistics:
+    return summarise(replay_of(gap), margin=limits.gap_margin, cap=limits.gap_cap)
+
+
+def held(gap: np.ndarray[tuple[int], np.dtype[np.float64]], limits: Thresholds) -> Finding:
+    return statistics.judge_sampling(sampled(gap, limits), limits)
+
+
+def measured(
+    gap: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
+    drift: ChunkDrift = NOTHING,
+    chunks: int = 8,
+    pairings: tuple[Pairing, ...] = (),
+    top_probability: float = 0.5,
+) -> Measured:
+    gap = np.zeros(256) if gap is None else gap
+    return Measured(
+        compute="a test",
+        chunks=tuple(ChunkMeasure(chunk // 4, chunk % 4, 32, drift) for chunk in range(chunks)),
+        lengths=(128, 128),
+        replay=replay_of(gap, top_probability),
+        pairings=pairings,
+    )
+
+
+def test_sampling_gaps_within_the_card_are_fine(card: Card) -> None:
+    assert held(np.zeros(192), card.thresholds).is_fine
+
+
+def test_sampling_gap_beyond_the_bound_is_a_fault(card: Card) -> None:
+    gap = np.zeros(256)
+    gap[135] = card.thresholds.gap_bound * 1.01
+    found = statistics.judge(measured(gap), card.thresholds)
+    assert (found.outcome, found.reason) == (Outcome.FAULT, Reason.SAMPLING_BOUND)
+    assert found.explanation.startswith("rollout 1, token 7:")
+
+
+def test_sampling_gaps_that_are_many_are_rejected(card: Card) -> None:
+    limits = card.thresholds
+    gap = np.zeros(192)
+    allowed = int(limits.beyond_margin.of(192))
+    gap[: allowed + 1] = limits.gap_margin * 1.01
+    found = held(gap, replace(limits, sampling=()))
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
+    assert f"{allowed + 1} of 192 tokens" in found.explanation
+    gap[allowed] = 0.0
+    assert held(gap, replace(limits, sampling=())).is_fine
+
+
+def test_sampling_gaps_that_are_small_but_add_up_are_rejected(card: Card) -> None:
+    limits = card.thresholds
+    band = limits.sampling_limits(192)
+    assert band is not None
+    gap = np.zeros(192)
+    few = int(0.9 * band.not_chosen_rate * 192)
+    gap[:few] = min(1.01 * band.mean_gap * 192 / few, limits.gap_margin * 0.99)
+    loose = replace(limits, sampling=(replace(band, mean_gap=0.99 * float(gap.sum()) / 192),))
+    found = held(gap, loose)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
+    assert "as a mean over 192 informative ones" in found.explanation
+
+
+def test_tokens_that_are_not_chosen_too_often_are_rejected_however_near(card: Card) -> None:
+    band = card.thresholds.sampling_limits(192)
+    assert band is not None
+    gap = np.zeros(192)
+    gap[: int(band.not_chosen_rate * 192) + 1] = 1e-6
+    found = held(gap, card.thresholds)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.SAMPLING)
+    assert "informative tokens are not those that the seed picks" in found.explanation
+
+
+def test_too_few_informative_tokens_pass_the_means_and_are_no_evidence(card: Card) -> None:
+    few = card.thresholds.sampling[0].min_informative - 1
+    found = statistics.judge(replace(measured(), replay=replay_of(np.full(few, 1e-6))), card.thresholds)
+    assert found.is_fine
+    assert SCORE not in found.measures
+    certain = statistics.judge(measured(np.full(256, 1e-6), top_probability=0.99), card.thresholds)
+    assert certain.is_fine
+    assert SCORE not in certain.measures
+    bound = card.thresholds.gap_bound * 1.01
+    wrong = statistics.judge(replace(measured(), replay=replay_of(np.full(few, bound))), card.thresholds)
+    assert wrong.outcome is Outcome.FAULT
+
+
+@pytest.mark.parametrize("name", ["exponent_mismatches", "mantissa_mean", "mantissa_median"])
+def test_one_chunk_beyond_its_limit_is_named(name: str, card: Card) -> None:
+    limits = card.thresholds.drift_limits(32)
+    bad = replace(NOTHING, **{name: float(getattr(limits, name)) + 1})  # type: ignore[arg-type]
+    chunks = (*measured().chunks[:5], ChunkMeasure(1, 1, 32, bad), *measured().chunks[6:])
+    found = statistics.judge(replace(measured(), chunks=chunks), card.thresholds)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.ACTIVATIONS)
+    assert found.explanation.startswith(f"rollout 1, chunk 1 of 32 tokens: {name}")
+
+
+@pytest.mark.parametrize("name", ["exponent_mismatches", "mantissa_mean"])
+def test_small_drift_of_every_chunk_adds_up(name: str, card: Card) -> None:
+    means = card.thresholds.mean_drift_limits(8)
+    drift = replace(NOTHING, **{name: getattr(means, name) * 1.01})
+    wide = replace(
+        card.thresholds,
+        drift=tuple(
+            replace(band, exponent_mismatches=128, mantissa_mean=127.0, mantissa_median=127.0)
+            for band in card.thresholds.drift
+        ),
+    )
+    found = statistics.judge(measured(drift=drift), wide)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.ACTIVATIONS)
+    assert found.explanation.startswith(f"mean over 8 chunks: {name}")
+
+
+def test_states_on_the_way_to_another_policy_are_rejected(card: Card) -> None:
+    limit = card.thresholds.pairing
+    near = Pairing("the policy step before", 0.97, limit * 1.01, 60, 0.003)
+    found = statistics.judge(measured(pairings=(near,)), card.thresholds)
+    assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.PAIRING)
+    assert "0.97 of the way to the policy step before" in found.explanation
+    far = replace(near, errors=limit * 0.99)
+    assert statistics.judge(measured(pairings=(far,)), card.thresholds).is_fine
+
+
+def test_score_is_the_largest_share_of_a_limit(card: Card) -> None:
+    means = card.thresholds.mean_drift_limits(8)
+    drift = replace(NOTHING, mantissa_mean=0.7 * means.mantissa_mean)
+    found = statistics.judge(measured(drift=drift), card.thresholds)
+    assert found.measures[SCORE] == Measure(pytest.approx(0.7), 1.0)  # type: ignore[arg-type]
+
+
+def test_share_of_a_measure_without_finite_value_or_with_limit_zero() -> None:
+    assert statistics.share(Measure(None, 2.0)) == np.inf
+    assert statistics.share(Measure(3.0, None)) == 0.0
+    assert statistics.share(Measure(0.0, 0.0)) == 0.0
+    assert statistics.share(Measure(0.1, 0.0)) == np.inf
+
+
+def test_worse_finding_decides_and_all_measures_are_kept(card: Card) -> None:
+    fine = held(np.zeros(10), card.thresholds)
+    bad = reject(Reason.ACTIVATIONS, "drift")
+    for chosen in (worse(fine, bad), worse(bad, fine)):
+        assert chosen.reason is Reason.ACTIVATIONS
+        assert set(chosen.measures) == set(fine.measures)
+    assert worse(bad, fault(Reason.SAMPLING_BOUND, "far")).outcome is Outcome.FAULT

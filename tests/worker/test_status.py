@@ -1,0 +1,556 @@
+"""How a provider stands: what panels published, believed only under its root; and when a worker stops by itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from stannary import wallet
+from stannary.cards import Allowance, Card, DriftLimits, MeanDriftLimits, SamplingLimits, Thresholds, evidence_rules
+from stannary.chain import Event, events
+from stannary.e_process import EvidenceRules, Level
+from stannary.errors import SettingsError, Unavailable, Unreachable
+from stannary.evidence import EvidenceFile, LeafEvidence, Measure
+from stannary.slots import PayTable, submission_root
+from stannary.standing import SCORE, ScoredLeaf, Standing
+from stannary.structs import Submission
+from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, Role
+from stannary.verdict import pack_outcomes
+from tests.chains import Devnet
+from tests.worker.scripted import PROVIDER, RULES, make_lease, make_scene, play, sign_lease
+from worker import plan
+from worker.loop import TooMuchEvidence
+from worker.status import (
+    TRIES,
+    Judged,
+    PublicSources,
+    Reader,
+    Record,
+    distances,
+    must_stop,
+    rejections_to,
+    why_stop,
+)
+from worker.status_cli import document, report, status
+
+LEVELS = evidence_rules((0.05, 0.005, 0.0005), 3.0, 6.0)
+"""Reached by the scores 0.25, 0.5 and 0.75."""
+LIMITS = Thresholds(
+    drift=(DriftLimits(1, 10, 4.0, 4.0),),
+    mean_drift=(MeanDriftLimits(1, 5.0, 2.0),),
+    gap_bound=1.0,
+    gap_margin=0.1,
+    beyond_margin=Allowance(2.0, 0.002),
+    gap_cap=1.0,
+    sampling=(SamplingLimits(32, 0.1, 0.01),),
+    pairing=5.0,
+)
+CARD = Card(
+    temperature_milli=1000,
+    hidden_size=128,
+    vocabulary=64,
+    audit_bps=10_000,
+    thresholds=replace(LIMITS, ladder=(LIMITS,) * 3),
+    evidence=LEVELS,
+    measured={},
+)
+OTHER_CARD = replace(CARD, audit_bps=5000)
+SLOTS, QUORUM = 4, 2
+PANEL = tuple(Address("0x" + digit * 40) for digit in "456")
+STRANGER = Address("0x" + "7" * 40)
+BEYOND = 1.5
+
+
+def leaf_at(step: int, slot: int, provider: Address = PROVIDER) -> Submission:
+    return Submission(RULES.pool, step, slot, provider, RULES.node, 8, Hash(bytes([slot]) * 32), ZERO_HASH)
+
+
+def entry(leaf: Submission, score: float | None, *, reason: Reason | None = None) -> LeafEvidence:
+    """What a member publishes of a leaf whose largest share of a limit is this."""
+    measures = {}
+    if score is not None:
+        measures = {
+            "mantissa_mean": Measure.of(4.0 * score, 4.0),
+            "mean_gap": Measure.of(0.001, 0.01),
+            "tokens": Measure.of(8),
+            SCORE: Measure.of(score, 1.0),
+        }
+    is_fine = score is None or score <= 1
+    outcome = Outcome.ACCEPT if is_fine else Outcome.REJECT
+    found = reason or (Reason.NONE if is_fine else Reason.ACTIVATIONS)
+    said = "" if is_fine else f"mantissa_mean {4 * (score or 0):.4g}"
+    return LeafEvidence(leaf.struct_hash(), outcome, found, said, measures, ())
+
+
+@dataclass
+class World:
+    """Steps of a pool as chain and coordinator tell them."""
+
+    found: list[Event] = field(default_factory=list)
+    served: dict[int, list[Submission]] = field(default_factory=dict)
+    files: dict[Hash, bytes] = field(default_factory=dict)
+    cards: dict[int, Card] = field(default_factory=lambda: {0: CARD, 1: OTHER_CARD})
+    """By offer."""
+    judged: int = 0
+    asked: list[object] = field(default_factory=list)
+    away: set[Hash] = field(default_factory=set)
+    fails: Exception | None = None
+
+    def events(self) -> Sequence[Event]:
+        if self.fails is not None:
+            raise self.fails
+        return self.found
+
+    def judged_up_to(self) -> int:
+        return self.judged
+
+    def card_hash(self, offer: int) -> Hash:
+        return self.cards[offer].hash()
+
+    def card(self, card_hash: Hash) -> Card:
+        return next(card for card in self.cards.values() if card.hash() == card_hash)
+
+    def leaves(self, step: int) -> Sequence[Submission]:
+        self.asked.append(step)
+        return self.served[step]
+
+    def evidence(self, evidence_root: Hash) -> bytes:
+        self.asked.append(evidence_root)
+        if evidence_root in self.away:
+            raise Unavailable("no evidence here")
+        return self.files[evidence_root]
+
+    def place(self) -> events.Place:
+        return events.Place(len(self.found), ZERO_HASH, 0, ZERO_HASH)
+
+    def add(
+        self,
+        step: int,
+        scores: Mapping[int, Sequence[float | None]],
+        *,
+        offer: int = 0,
+        foreign: Sequence[int] = (),
+        is_final: bool = False,
+    ) -> None:
+        """Add a step whose panel published these scores of our leaves, by slot and seat."""
+        own = [leaf_at(step, slot) for slot in scores]
+        leaves = sorted([*own, *(leaf_at(step, slot, STRANGER) for slot in foreign)], key=lambda leaf: leaf.slot)
+        self.served[step] = leaves
+        table = PayTable.of(leaves, SLOTS, RULES.max_units)
+        pool = RULES.pool
+        self.found += [
+            events.StepOpened(self.place(), pool, step, step, SLOTS, offer, 7),
+            events.RootCommitted(self.place(), pool, step, submission_root(leaves, SLOTS), ZERO_HASH, table, 9),
+            events.AuditBeaconSealed(self.place(), pool, step, ZERO_HASH, PANEL, STRANGER),
+        ]
+        seats = max((len(each) for each in scores.values()), default=len(PANEL))
+        packed = b""
+        for seat in range(seats):
+            entries = [
+                entry(leaf, scores[leaf.slot][seat]) if leaf.provider == PROVIDER else entry(leaf, 0.1)
+                for leaf in leaves
+            ]
+            file = EvidenceFile(pool, step, step, RULES.node, CARD.hash(), f"compute {seat}", tuple(entries))
+            self.files[file.root()] = file.to_bytes()
+            outcomes = [Outcome.ABSTAIN] * SLOTS
+            for leaf, said in zip(leaves, entries, strict=True):
+                outcomes[leaf.slot] = said.outcome
+            packed = pack_outcomes(outcomes)
+            self.found.append(
+                events.VoteRevealed(self.place(), pool, step, PANEL[seat], packed, ZERO_HASH, file.root())
+            )
+        if is_final:
+            self.found.append(events.StepFinalized(self.place(), pool, step, packed, 0, 0, 0, 0))
+
+    def reader(self) -> Reader:
+        return Reader(self, PROVIDER, QUORUM)
+
+    def record(self) -> Record:
+        found = self.reader().read()
+        assert found is not None
+        return found
+
+
+def places(record: Record) -> list[tuple[int, int]]:
+    return [(leaf.step, leaf.slot) for leaf in record.leaves]
+
+
+def test_pool_without_steps_has_no_record() -> None:
+    assert World().reader().read() is None
+
+
+def test_leaf_is_told_as_its_panel_judged_it_and_counts_by_the_median() -> None:
+    world = World()
+    world.add(0, {1: [0.2, BEYOND, 0.6], 2: [BEYOND, 0.1, 1.2]}, foreign=[0, 3])
+    record = world.record()
+    assert places(record) == [(0, 1), (0, 2)]
+    first, second = record.leaves
+    assert (first.outcome, first.reason, first.score) == (Outcome.ACCEPT, Reason.NONE, 0.6)
+    assert first.worst == ("mantissa_mean", Measure(4.0 * 0.6, 4.0))
+    assert (second.outcome, second.reason, second.score) == (Outcome.REJECT, Reason.ACTIVATIONS, 1.2)
+    assert second.measures["mantissa_mean"].value == 4.0 * 1.2
+    assert record.standing == Standing.of(
+        LEVELS, [ScoredLeaf(0, slot, leaf_at(0, slot).struct_hash(), score) for slot, score in ((1, 0.6), (2, 1.2))]
+    )
+    assert record.standing.counts == (0, 0, 1, 1)
+
+
+def test_leaf_that_was_not_audited_is_told_and_is_no_evidence() -> None:
+    world = World()
+    world.add(0, {1: [None, None, None], 2: [0.1, 0.1, 0.1]})
+    record = world.record()
+    assert [(leaf.outcome, leaf.score) for leaf in record.leaves] == [(Outcome.ACCEPT, None), (Outcome.ACCEPT, 0.1)]
+    assert record.standing.counts == (1, 0, 0, 0)
+
+
+def test_steps_under_another_card_or_ruled_on_before_add_nothing() -> None:
+    world = World()
+    for step, offer in enumerate((0, 1, 0, 0)):
+        world.add(step, {1: [BEYOND] * 3}, offer=offer)
+    assert places(world.record()) == [(0, 1), (2, 1), (3, 1)]
+    world.judged = 3
+    assert places(world.record()) == [(3, 1)]
+    world.add(4, {1: [0.1] * 3}, offer=1)
+    record = world.record()
+    assert (record.card_hash, places(record)) == (OTHER_CARD.hash(), [(4, 1)])
+
+
+def test_votes_that_are_still_to_come_leave_a_leaf_undecided() -> None:
+    world = World()
+    world.add(0, {1: [0.1]})
+    record = world.record()
+    assert record.leaves[0].outcome is None
+    assert record.standing.counts == (1, 0, 0, 0)
+
+
+def test_evidence_under_another_root_is_not_believed() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.1, 0.1]})
+    roots = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)]
+    other = EvidenceFile(RULES.pool, 0, 0, RULES.node, CARD.hash(), "a liar", (entry(leaf_at(0, 1), BEYOND),))
+    world.files[roots[0]] = other.to_bytes()
+    record = world.record()
+    assert len(record.missing) == len(roots)
+    assert "0x" + roots[0].hex() in record.missing[0]
+    assert record.standing.counts == (0, 0, 0, 0)
+
+
+def test_leaves_that_are_not_under_the_root_are_not_believed() -> None:
+    world = World()
+    world.add(0, {1: [BEYOND] * 3, 2: [0.1] * 3})
+    del world.served[0][0]
+    record = world.record()
+    assert record.leaves == ()
+    assert record.missing[0].startswith("the leaves of step 0: leaves: expected the root 0x")
+
+
+def test_what_is_final_is_read_once_and_what_is_missing_is_asked_for_again() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.2, 0.3]}, is_final=True)
+    world.add(1, {1: [0.1, 0.2, 0.3]}, is_final=True)
+    late = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)][3]
+    world.away.add(late)
+    reader = world.reader()
+    found = reader.read()
+    assert found is not None
+    assert len(found.missing) == 1
+    world.asked.clear()
+    reader.read()
+    assert world.asked == [late]
+    world.away.clear()
+    reader.read()
+    world.asked.clear()
+    found = reader.read()
+    assert found is not None
+    assert (world.asked, found.missing) == ([], ())
+
+
+def test_file_of_a_final_step_that_never_comes_is_left_alone_in_the_end() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.2, 0.3]}, is_final=True)
+    world.away |= set(world.files)
+    reader = world.reader()
+    for _ in range(TRIES + 2):
+        reader.read()
+    assert sum(asked in world.away for asked in world.asked) == TRIES * len(PANEL)
+
+
+def test_coordinator_that_is_away_is_said_at_once() -> None:
+    world = World()
+    world.add(0, {1: [0.1] * 3})
+    calls: list[Hash] = []
+
+    def away(root: Hash) -> bytes:
+        calls.append(root)
+        raise Unreachable("coordinator: no answer")
+
+    world.evidence = away  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        world.reader().read()
+    assert len(calls) == 1, "each question would wait for its time-out"
+
+
+def judged(score: float, step: int = 0, slot: int = 0) -> Judged:
+    return Judged(
+        step,
+        slot,
+        Outcome.ACCEPT if score <= 1 else Outcome.REJECT,
+        Reason.NONE if score <= 1 else Reason.ACTIVATIONS,
+        "",
+        score,
+        entry(leaf_at(step, slot), score).measures,
+    )
+
+
+def test_distances_are_the_least_margin_and_the_median_of_each_measure() -> None:
+    leaves = [judged(score, slot=slot) for slot, score in enumerate((0.2, 0.9, 0.4))]
+    nearest, other = distances(leaves)
+    assert (nearest.name, nearest.slot, nearest.leaves) == ("mantissa_mean", 1, 3)
+    assert nearest.margin == pytest.approx(0.1)
+    assert nearest.median_share == pytest.approx(0.4)
+    assert (other.name, other.margin) == ("mean_gap", pytest.approx(0.9))
+    (beyond, *_) = distances([*leaves, judged(1.25)])
+    assert beyond.margin == pytest.approx(-0.25)
+    assert distances([]) == []
+
+
+def test_number_that_is_not_finite_is_infinitely_far_beyond() -> None:
+    leaf = replace(judged(0.1), measures={"mantissa_mean": Measure(None, 4.0)})
+    assert distances([leaf])[0].margin == -math.inf
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0, 0), (30, 0, 0, 0), (200, 2, 1, 0), (3000, 0, 0, 0), (5, 0, 0, 4)])
+def test_rejections_in_a_row_are_as_many_as_counting_one_by_one_gives(counts: tuple[int, ...]) -> None:
+    for level in (LEVELS.stop_log10, LEVELS.slash_log10):
+        more, added = 0, list(counts)
+        while LEVELS.log10(added) < level:
+            added[-1] += 1
+            more += 1
+        assert rejections_to(LEVELS, counts, level) == more
+
+
+def test_level_that_no_number_of_leaves_reaches_is_none() -> None:
+    assert rejections_to(LEVELS, (0, 0, 0, 0), 3.0, score=0.1) is None
+    weak = EvidenceRules((Level(0.5, 0.5), Level(0.8, 0.25), Level(1.5, 0.05)), 3.0, 6.0)
+    assert rejections_to(weak, (0, 0, 0, 0), 3.0, score=0.6) is not None
+    assert rejections_to(EvidenceRules((Level(0.5, 0.5),), 3.0, 6.0), (0, 0), 3.0) is not None
+
+
+def after(*scores: float, good: int = 0) -> Standing:
+    found = [*[0.1] * good, *scores]
+    return Standing.of(LEVELS, [ScoredLeaf(0, slot, ZERO_HASH, score) for slot, score in enumerate(found)])
+
+
+@pytest.mark.parametrize("good", [0, 1, 3, 6, 20, 100])
+def test_one_rejection_never_stops_a_worker(good: int) -> None:
+    assert not must_stop(LEVELS, after(BEYOND, good=good))
+    assert not must_stop(LEVELS, after(math.inf, good=good))
+
+
+def test_two_rejections_stop_a_worker_only_if_a_third_would_reach_the_slash_level() -> None:
+    fresh, older = after(BEYOND, BEYOND), after(BEYOND, BEYOND, good=6)
+    assert fresh.log10 > LEVELS.stop_log10
+    assert after(BEYOND, BEYOND, BEYOND).log10 >= LEVELS.slash_log10
+    assert must_stop(LEVELS, fresh)
+    assert older.log10 > 2.9
+    assert after(BEYOND, BEYOND, BEYOND, good=6).log10 < LEVELS.slash_log10
+    assert not must_stop(LEVELS, older)
+    assert not must_stop(LEVELS, older, stop_log10=2.5), "two are few, whatever the level"
+
+
+@pytest.mark.parametrize("good", range(3, 200, 7))
+def test_worker_stops_before_the_slash_level_once_it_has_some_history(good: int) -> None:
+    scores: list[float] = []
+    while not must_stop(LEVELS, found := after(*scores, good=good)):
+        scores.append(BEYOND)
+    assert found.log10 < LEVELS.slash_log10
+
+
+def test_drift_that_never_rejects_stops_a_worker_too() -> None:
+    near = [0.3] * 12
+    found = after(*near)
+    assert found.log10 >= LEVELS.stop_log10
+    assert must_stop(LEVELS, found)
+    assert not must_stop(LEVELS, found, stop_log10=found.log10 + 0.1)
+
+
+def test_honest_worker_goes_on() -> None:
+    assert not must_stop(LEVELS, after(*[0.3] * 45, *[0.6] * 5, good=950))
+
+
+def over_the_level() -> Record:
+    world = World()
+    for step in range(3):
+        world.add(step, {slot: [0.1] * 3 for slot in (0, 1)} | {2: [BEYOND] * 3})
+    return world.record()
+
+
+def test_reason_to_stop_names_measure_limit_level_and_what_to_look_at() -> None:
+    record = over_the_level()
+    told = "\n".join(why_stop(record, "vllm"))
+    assert f"the evidence against {PROVIDER} is 10^" in told
+    assert "a worker stops at 10^3, slashing begins at 10^6" in told
+    assert "3 of 9 measured leaves reach the score 0.25" in told
+    assert "honest ones at most 5 % of the time" in told
+    assert "step 2, slot 2: score 1.5, mantissa_mean 6, at most 4" in told
+    for thing in ("engine (vllm)", "dtype", "hardware", "weights"):
+        assert thing in told
+
+
+def scene_with(standing: Callable[[], Record | None], *, holds: bool = True, stop_log10: float | None = None):  # type: ignore[no-untyped-def]
+    scene = make_scene(*([[sign_lease(make_lease(0)), sign_lease(make_lease(1))]] if holds else []))
+    scene.worker.parts = replace(scene.worker.parts, standing=standing)
+    scene.worker.pace = replace(scene.worker.pace, stop_log10=stop_log10)
+    return scene
+
+
+def test_worker_over_the_level_asks_for_nothing_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    record = over_the_level()
+    scene = scene_with(lambda: record)
+    with pytest.raises(TooMuchEvidence, match=r"the evidence against 0x2{40} is 10\^.*stopped by itself"):
+        scene.worker.run()
+    assert scene.coordinator.asked == 0
+    assert "mantissa_mean 6, at most 4" in caplog.text
+
+
+def test_worker_that_goes_over_the_level_gives_up_what_it_holds() -> None:
+    record = over_the_level()
+    now: list[Record | None] = [None]
+    scene = scene_with(lambda: now[0])
+    begun = scene.clock.now
+
+    def generated(request: object) -> tuple[int, ...]:
+        scene.clock.now = begun + scene.worker.pace.standing_s
+        now[0] = record
+        return (7, 1)
+
+    scene.engine.completions = generated
+    scene.coordinator.failures["submit"] = [Unreachable("away")] * 100
+    actions = list(play(scene, ticks=60))
+    kinds = [type(action).__name__ for action in actions if not isinstance(action, plan.Rest)]
+    assert kinds[-3:] == ["Look", "Drop", "Stop"]
+    dropped = actions[[type(action) for action in actions].index(plan.Drop)]
+    assert isinstance(dropped, plan.Drop)
+    assert {held.stage for held in dropped.slots} == {plan.Stage.MADE}
+    assert scene.coordinator.leaves == []
+
+
+def test_worker_below_the_level_and_with_few_rejections_goes_on() -> None:
+    world = World()
+    world.add(0, {slot: [0.1] * 3 for slot in (0, 1, 2)} | {3: [BEYOND] * 3})
+    world.add(1, {slot: [0.1] * 3 for slot in (0, 1, 2)} | {3: [BEYOND] * 3})
+    record = world.record()
+    scene = scene_with(lambda: record)
+    list(play(scene, ticks=40))
+    assert len(scene.coordinator.leaves) == 2
+
+
+def test_own_stop_level_stands_in_for_the_cards() -> None:
+    record = over_the_level()
+    scene = scene_with(lambda: record, stop_log10=record.standing.log10 + 0.5)
+    list(play(scene, ticks=40))
+    assert len(scene.coordinator.leaves) == 2
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), Unavailable("no card"), ValueError("a fault of ours")])
+def test_evidence_that_cannot_be_read_is_only_logged(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    def fail() -> Record | None:
+        raise error
+
+    scene = scene_with(fail)
+    list(play(scene, ticks=60))
+    assert len(scene.coordinator.leaves) == 2
+    assert "what panels say of this provider" in caplog.text
+
+
+def test_standing_is_looked_at_as_often_as_asked_for() -> None:
+    looks: list[float] = []
+    scene = scene_with(lambda: looks.append(scene.clock.now), holds=False)
+    begun = scene.clock.now
+    for _ in play(scene, ticks=2000):
+        if scene.clock.now > begun + 200:
+            break
+    pauses = [later - earlier for earlier, later in pairwise(looks)]
+    assert pauses == pytest.approx([scene.worker.pace.standing_s] * len(pauses), abs=1.0)
+    assert len(looks) >= 6
+
+
+def test_report_shows_levels_leaves_and_distances() -> None:
+    record = replace(over_the_level(), missing=("the evidence of 0x44: no evidence here",))
+    told = "\n".join(report(record, recent=4))
+    assert f"provider {PROVIDER}: 9 leaves judged, 9 of them with a score" in told
+    assert "its worker stops by itself at 10^3, slashing begins at 10^6" in told
+    to_slash = rejections_to(LEVELS, record.standing.counts, LEVELS.slash_log10)
+    assert "rejections in a row until the stop level: none, it is reached" in told
+    assert f"rejections in a row until the slash level: {to_slash}" in told
+    assert "3 of 9 scores (33.3 %) reach 0.75 (above 1 is rejected), honest ones at most 0.05 %" in told
+    rows = [line.split() for line in told.splitlines()]
+    assert ["2", "2", "reject", "(activations)", "1.500", "mantissa_mean", "6", "4"] in rows
+    assert ["mantissa_mean", "6", "4", "1.500", "-0.500", "0.800", "1:2", "4"] in rows
+    assert "the newest 4 leaves" in told
+    assert "could not be had\n  the evidence of 0x44" in told
+    written = json.loads(json.dumps(document(record, recent=4), allow_nan=False))
+    assert (written["log10"], written["rejections_to_slash"]) == (record.standing.log10, to_slash)
+    assert written["distances"][0]["margin"] == pytest.approx(-0.5)
+    assert len(written["recent"]) == 4
+
+
+@pytest.fixture
+def run(devnet: Devnet, tmp_path: Path) -> Callable[..., object]:
+    app = typer.Typer()
+    app.command()(status)
+
+    def call(*words: str, **variables: str) -> object:
+        shared = {
+            "STANNARY_RPC_URL": devnet.chain.rpc_url,
+            "STANNARY_DEPLOYMENT": str(tmp_path / "deployment.json"),
+            "STANNARY_COORDINATOR_URL": "http://127.0.0.1:1",
+        }
+        return CliRunner().invoke(app, words, env={**shared, **variables})
+
+    return call
+
+
+def test_status_needs_no_password_and_finds_the_provider_of_a_node(
+    devnet: Devnet, tmp_path: Path, run: Callable[..., object]
+) -> None:
+    pool = devnet.pool()
+    devnet.stake("miner", pool, Role.WORKER)
+    node = devnet.add_node("miner", "rig")
+    wallet.import_key(tmp_path / "rig.json", node.key.hex(), "correct horse", kdf_cost=4)
+    for words in (("--keystore", str(tmp_path / "rig.json")), ("--provider", node.address)):
+        found = run("--pool", str(pool), *words, STANNARY_WORKER_PASSWORD_FILE="absent", STANNARY_WORKER_POLL_S="1")
+        assert (found.exit_code, found.output) == (0, f"pool {pool} has opened no step yet\n")  # type: ignore[attr-defined]
+    found = run("--pool", str(pool))
+    assert isinstance(found.exception, SettingsError)  # type: ignore[attr-defined]
+    assert "whose standing? give --provider" in str(found.exception)  # type: ignore[attr-defined]
+
+
+def test_public_sources_tell_what_the_chain_holds_and_read_on(devnet: Devnet) -> None:
+    pool = devnet.pool()
+    devnet.judges(pool)
+    miner = devnet.stake("miner", pool, Role.WORKER).address
+    devnet.open_step(pool, slots=SLOTS)
+    sources = PublicSources(devnet.chain, None, pool, miner)  # type: ignore[arg-type]
+    assert [type(event) for event in sources.events()][-1] is events.SeedBeaconSealed
+    leaves = [Submission(pool, 0, slot, miner, miner, 1, ZERO_HASH, ZERO_HASH) for slot in (1, 2)]
+    devnet.commit(pool, leaves)
+    panel = devnet.draw(pool)
+    ballot = (Outcome.ABSTAIN, Outcome.ACCEPT, Outcome.ACCEPT, Outcome.ABSTAIN)
+    devnet.vote(pool, dict.fromkeys(panel, ballot))
+    found = list(sources.events())
+    assert sum(isinstance(event, events.VoteRevealed) for event in found) == len(panel)
+    assert found == list(PublicSources(devnet.chain, None, pool, miner).events())  # type: ignore[arg-type]
+    assert sources.card_hash(0) == devnet.terms().card_hash
+    assert sources.judged_up_to() == 0
