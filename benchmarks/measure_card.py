@@ -22,6 +22,7 @@ from validator.calibrate import Attack, calibrate
 from validator.card_page import card_page
 from validator.machine import describe
 from validator.recordings import MACHINES, Machine, Task, record, record_all
+from validator.samples import CardSamples
 
 CHAIN_SUM = {
     "dataset": "chain_sum",
@@ -57,10 +58,13 @@ def main() -> None:
     make = toy if args.kind == "toy" else smollm2
     plan = make(args.policies / args.kind, args.work)
     about: dict[str, object] = {"command": f"python -m benchmarks.measure_card {args.kind}", **describe()}
-    card = calibrate(plan.policies, plan.fitted, plan.checked, plan.attacks, about, report=say)
+    kept: list[CardSamples] = []
+    card = calibrate(plan.policies, plan.fitted, plan.checked, plan.attacks, about, report=say, keep=kept.append)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_bytes(card.to_bytes())
-    (args.work / f"{args.kind}.html").write_text(card_page(card), encoding="utf-8")
+    (args.work / f"{args.kind}.html").write_text(card_page(card, kept[0]), encoding="utf-8")
+    kept[0].write(args.work / f"{args.kind}.samples.json")
+    (args.work / f"{args.kind}.scores.json").write_text(json.dumps(kept[0].scores()) + "\n")
     say(f"card 0x{card.hash().hex()} written to {args.out}")
 
 
@@ -79,7 +83,8 @@ def toy(base: Path, work: Path) -> Plan:
     attacks = []
     for index in (1, 2, 6):
         stale = recorded_attack(work, policies[index - 1], task, f"toy-stale-{index}", BY_NAME["sdpa"], 48)
-        attacks.append(Attack(f"policy step {index - 1} of the list served as {index}", stale, policies[index]))
+        name = f"policy step {index - 1} of the list served as {index}"
+        attacks.append(Attack(name, stale, policies[index], policies[index - 1]))
     attacks += altered(base, work, task, "toy", BY_NAME["sdpa"], 48, (900, 700))
     return Plan(policies, halves[0], halves[1], attacks)
 

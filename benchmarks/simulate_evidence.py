@@ -32,8 +32,8 @@ F64 = npt.NDArray[np.float64]
 
 BLOCK = 10_000
 """Providers that are simulated at once."""
-LEAST = 1e-250
-"""A part of the evidence counts as this at least, so that no processor slows down over numbers next to nothing."""
+LEAST, MOST = 1e-250, 1e250
+"""What a part of the evidence counts as at least and at most: far beyond any level, and a number that is finite."""
 MISTAKES = (1.0, 2.0, 5.0)
 """How many times more often than the card allows a class may go beyond its levels."""
 CHEATS = (0.01, 0.05, 0.2, 1.0)
@@ -212,7 +212,7 @@ def _block(gain: F64, cuts: F64, bond: Bond, providers: int, submissions: int, g
             hours = bond.memory * hours + fresh * generator.standard_normal(providers)
         bracket = sum((deviate > cut).astype(np.intp) for cut in own_cuts)
         parts *= gain[bracket]
-        np.maximum(parts, LEAST, out=parts)
+        np.clip(parts, LEAST, MOST, out=parts)
         np.maximum(largest, parts.mean(axis=1), out=largest)
     return np.asarray(np.log10(largest))
 
@@ -237,7 +237,7 @@ def slashed_at(
     for number in range(1, longest + 1):
         is_seen = generator.random(len(parts)) < share * cheat.power
         parts *= gain[np.where(is_seen, cheat.levels, 0)]
-        np.maximum(parts, LEAST, out=parts)
+        np.clip(parts, LEAST, MOST, out=parts)
         is_slashed = parts.mean(axis=1) >= bound
         if is_slashed.any():
             open_ones = np.flatnonzero(np.isinf(times))

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 from tokenizers import Tokenizer
@@ -178,18 +178,23 @@ def rounded(weight: torch.Tensor, bits: int) -> torch.Tensor:
 
 def cheat(parts: Parts) -> Parts:
     """Return parts that serve the base policy."""
-    return replace(parts, weights=StaleWeights(parts.weights, lambda: parts.read_step(0).policy_root))
+    return _unguarded(parts, weights=StaleWeights(parts.weights, lambda: parts.read_step(0).policy_root))
 
 
 def rounder(parts: Parts) -> Parts:
     """Return parts that serve a rounded policy."""
-    return replace(parts, weights=RoundedWeights(parts.weights))
+    return _unguarded(parts, weights=RoundedWeights(parts.weights))
 
 
 def lie(parts: Parts) -> Parts:
     """Return parts that edit what was generated."""
     liar = Liar(parts.engine, parts.open_environment)
-    return replace(parts, engine=liar, open_environment=liar.open_environment)
+    return _unguarded(parts, engine=liar, open_environment=liar.open_environment)
+
+
+def _unguarded(parts: Parts, **changes: Any) -> Parts:
+    """Return altered parts of a worker that does not stop because of the evidence against it."""
+    return replace(parts, standing=lambda: None, **changes)
 
 
 app = typer.Typer(

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from stannary.errors import Malformed
 
-STAKES = (0.5, 0.1, 0.02, 0.004, 0.001)
+STAKES = (0.1, 0.02, 0.004, 0.001)
 """Shares of the evidence that a bet puts at stake; each has the same weight in the mixture."""
 ROUNDING = 1e-12
 """Relative difference that counts as none: 0.3 − 0.2 is not quite 0.2 − 0.1."""

@@ -218,7 +218,9 @@ def _columns(file: dict[str, Any], group_size: int) -> list[dict[str, Any]]:
     """Return the metadata of the three columns. Raises: Malformed if the footer describes anything else."""
     if file["schema"] != _ELEMENTS:
         names = [element["name"] for element in file["schema"]]
-        raise Malformed("schema", expected="prompt_tokens, completion_tokens, proof, all required, no others", got=names)
+        raise Malformed(
+            "schema", expected="prompt_tokens, completion_tokens, proof, all required, no others", got=names
+        )
     rows = [file["num_rows"], *(group["num_rows"] for group in file["row_groups"])]
     if rows != [group_size, group_size]:
         raise Malformed("rows", expected=f"{group_size} in one row group", got=rows)

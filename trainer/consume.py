@@ -55,9 +55,7 @@ def leaves_of(message: LeavesOut, state: StepState) -> list[Submission]:
     return leaves
 
 
-def consumable(
-    leaves: Sequence[Submission], outcomes: Sequence[Outcome], audited: frozenset[int]
-) -> list[Submission]:
+def consumable(leaves: Sequence[Submission], outcomes: Sequence[Outcome], audited: frozenset[int]) -> list[Submission]:
     """Return the accepted leaves that got every check, in slot order; `outcomes` are by slot.
 
     A leaf that the audit beacon did not choose may be paid on the cheap checks alone. It is never learnt from.

@@ -16,13 +16,14 @@ from stannary.cards import Card, Thresholds
 from stannary.corpus import Corpus, Recorded, policy_digest
 from stannary.errors import SettingsError
 from stannary.rollout import Rollout
-from stannary.types import Outcome
+from stannary.types import Outcome, to_hex
 from validator import statistics
 from validator.finding import Finding
 from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, fit, rounded_up, scores_of
 from validator.judgement import decide
 from validator.pairing import Way
 from validator.prefill import Prefill
+from validator.samples import CardSamples
 from validator.statistics import ChunkMeasure, Measured
 from validator.tails import lower_rate, upper_rate
 
@@ -120,10 +121,12 @@ def calibrate(
     false_reject_rate: float = FALSE_REJECT_RATE,
     device: str = "cpu",
     report: Report = lambda _: None,
+    keep: Callable[[CardSamples], None] = lambda _: None,
 ) -> Card:
     """Return the card of honest recordings of consecutive policy steps, the first of which has none before it.
 
-    `fitted` set the limits, `checked` are held against them. `about` is recorded as it is.
+    `fitted` set the limits, `checked` are held against them. `about` is recorded as it is, `keep` is given
+    what was measured.
     Raises: SettingsError for a recording whose policy is not given, for too few recordings, or if an honest submission
     that set the limits would be rejected.
     """
@@ -155,17 +158,20 @@ def calibrate(
         "limits": {name: asdict(reached) for name, reached in made.reaches.items()},
         "fitted": honest,
     }
+    others = samples_of(checked)
     if checked:
-        others = samples_of(checked)
         measured["checked"] = {**_honest(others, made.thresholds), "levels": _levels(others, made)}
         report(f"checked on others: {measured['checked']}")
     counted: dict[str, object] = {}
+    attacked: dict[str, list[list[Measured]]] = {}
     for attack in attacks:
-        found = list(bench.measure(Corpus.read(attack.corpus), attack.pretended, attack.before, temperature_milli))
+        found = attacked[attack.name] = list(
+            bench.measure(Corpus.read(attack.corpus), attack.pretended, attack.before, temperature_milli)
+        )
         counted[attack.name] = count(found, made.thresholds)
         report(f"{attack.name}: {counted[attack.name]}")
     measured["attacks"] = counted
-    return Card(
+    card = Card(
         temperature_milli=temperature_milli,
         hidden_size=shape.hidden_size,
         vocabulary=shape.vocabulary,
@@ -174,6 +180,8 @@ def calibrate(
         evidence=made.rules,
         measured=measured,
     )
+    keep(CardSamples.of(to_hex(card.hash()), card.thresholds, own, others, attacked))
+    return card
 
 
 def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds) -> dict[str, object]:
@@ -247,15 +255,22 @@ def _honest(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, obje
 
 
 def _levels(samples: Sequence[Sample], made: Fit) -> list[dict[str, object]]:
-    """Say how often the levels of evidence were reached on other recordings than those that set them."""
-    scores = [score for part in scores_of(samples, made.thresholds).values() for score in part]
+    """Say how many other submissions than those that set the levels of evidence went beyond them, by either compute.
+
+    Two computes of one submission are no two trials.
+    """
+    highest = []
+    for first in range(0, len(samples), len(DTYPES)):
+        one = scores_of(samples[first : first + len(DTYPES)], made.thresholds)
+        if any(one.values()):
+            highest.append(max(max(scores, default=0.0) for scores in one.values()))
     return [
         {
             "score": level.score,
             "honest_at_most": level.honest_at_most,
-            "reached": sum(score >= level.score for score in scores),
-            "of": len(scores),
-            "rate_upper_95": round(upper_rate(sum(score >= level.score for score in scores), len(scores)), 6),
+            "reached": (reached := sum(score > level.score for score in highest)),
+            "of": len(highest),
+            "rate_upper_95": round(upper_rate(reached, len(highest)), 6),
         }
         for level in made.rules.levels
     ]

@@ -259,7 +259,8 @@ def _numbers(card: Card, samples: CardSamples | None) -> tuple[str, str]:
     note = (
         "Each row is one way of using a machine, held against one compute of the validator; bars count submissions. "
         f"Limits depend on size: the lines are those of a submission with {chunks} chunks and {informative} "
-        "informative tokens, the median. Scales are square roots; what lies beyond one is counted at its end."
+        "informative tokens, the median. An attacking submission counts once for each compute. Scales are square "
+        "roots; how many values lie beyond one stands beside the name."
     )
     return note, "".join(_number(number, card, honest, samples.attacks, chunks, informative) for number in NUMBERS)
 
@@ -513,7 +514,7 @@ def _tails(card: Card) -> tuple[str, str]:
     note = (
         "What one honest submission in ten thousand reaches was never seen: it is extrapolated, by a generalised "
         "Pareto tail fitted to the largest tenth of the samples. The limit is the upper end of the estimate's 95 % "
-        "interval, or the largest sample where that is larger. Rows without a limit of their own set the margin."
+        "interval, or the largest sample where that is larger."
     )
     head = ["number", "samples", "largest seen", "estimate", "95 % upper end"]
     return note, f'<details><summary>{len(rows)} fits</summary><div class="wide">{_table(head, rows)}</div></details>'
@@ -709,8 +710,9 @@ th { text-align: left; font-weight: 600; color: var(--soft); font-size: 13px; ve
 th, td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th:last-child, td:last-child { padding-right: 0; }
 tr:last-child td { border-bottom: 0; }
-td.n, th.n { text-align: right; white-space: nowrap; }
-td:first-child { overflow-wrap: anywhere; min-width: 9em; }
+td.n, th.n { text-align: right; } td.n { white-space: nowrap; }
+td { overflow-wrap: anywhere; } td:first-child { min-width: 7em; }
+.wide td:first-child { min-width: 11em; }
 small { color: var(--soft); font-size: 12.5px; }
 ul { margin: 8px 0 0; padding-left: 1.2em; } li { margin: 4px 0; max-width: 60em; }
 details summary { cursor: pointer; color: var(--soft); font-size: 14.5px; margin-bottom: 8px; }

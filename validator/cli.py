@@ -28,6 +28,7 @@ from stannary.errors import SettingsError
 from stannary.logs import start_logging
 from stannary.waiting import StopRequested
 from validator.economics_cli import economics
+from validator.explain_cli import explain
 from validator.settings import Settings, WatchSettings
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ def check(
 
 
 app.command("economics")(economics)
+app.command("explain")(explain)
 
 
 @app.command()
@@ -202,7 +204,9 @@ def calibrate(
     from validator.card_page import card_page
     from validator.machine import describe as describe_machine
     from validator.recordings import Task, record_all
+    from validator.samples import CardSamples
 
+    kept: list[CardSamples] = []
     fitted, checked = list(corpus or []), list(check or [])
     if environment is not None:
         task = Task(environment, params, group_size, max_tokens)
@@ -226,11 +230,13 @@ def calibrate(
         false_reject_rate=rate,
         device=device or "cpu",
         report=typer.echo,
+        keep=kept.append,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(card.to_bytes())
+    kept[0].write(out.with_suffix(".samples.json"))
     page = out.with_suffix(".html")
-    page.write_text(card_page(card), encoding="utf-8")
+    page.write_text(card_page(card, kept[0]), encoding="utf-8")
     typer.echo(f"card 0x{card.hash().hex()} written to {out}, its page to {page}")
 
 

@@ -45,6 +45,9 @@ LEAST_EVENTS = 2
 """What a count may be where none was ever seen: never having seen one in a few hundred excludes no single one."""
 SCORE_MOST = 1000.0
 """What a score counts as that is no finite number."""
+UNPAIRED = 1e6
+"""Limit of the pairing where too few honest submissions were paired: engines have errors of their own that point
+somewhere, and what they do was not measured."""
 LEVELS = (0.05, 0.005, 0.0005)
 """How often honest submissions reach the levels of evidence at most."""
 STOP_LOG10, SLASH_LOG10 = 3.0, 6.0
@@ -133,7 +136,7 @@ class _Numbers:
                 rounded_up(mean_limit(size, "mantissa_mean")),
             )
             for size in MEAN_CHUNKS
-            if sum(len(sample.measured.chunks) >= size for sample in self._samples) >= LEAST_SAMPLES
+            if sum(len(statistics.averaged(s.measured.chunks)) >= size for s in self._samples) >= LEAST_SAMPLES
         )
         margin = self._gap_margin(reaches)
         bound = rounded_up(max(BOUND_LEAST, BOUND_FACTOR * margin))
@@ -148,10 +151,10 @@ class _Numbers:
             sampling.append(
                 SamplingLimits(size, rounded_up(rates or LEAST_EVENTS / size), rounded_up(max(gaps, margin / size)))
             )
-        # Where the two policies hardly differ it is a normal deviate, and smaller elsewhere: never less than that.
-        pairing = NormalDist().inv_cdf(1 - share)
+        pairing = UNPAIRED
         if sum(bool(sample.measured.pairings) for sample in self._samples) >= LEAST_SAMPLES:
-            pairing = max(pairing, limit("pairing", _pairings, share, heaviest=0.0))
+            # Where the two policies hardly differ it is a normal deviate, and smaller elsewhere: never less than that.
+            pairing = max(NormalDist().inv_cdf(1 - share), limit("pairing", _pairings, share, heaviest=0.0))
         return Thresholds(
             drift=drift,
             mean_drift=_falling(means, "exponent_mismatches", "mantissa_mean"),
@@ -262,7 +265,7 @@ def _chunks(start: int, name: str, sample: Sample) -> list[float]:
 
 
 def _means(size: int, name: str, sample: Sample) -> list[float]:
-    chunks = sample.measured.chunks
+    chunks = statistics.averaged(sample.measured.chunks)
     return [_mean(chunks[first : first + size], name) for first in _starts(len(chunks), size)]
 
 

@@ -25,6 +25,8 @@ BLOCK_TOKENS = 8
 """Tokens whose errors are taken as one draw."""
 LEAST_BLOCKS = 6
 """With fewer blocks nothing can be said."""
+HEAVIEST_BLOCK = 0.5
+"""Nor where one block has more than this part of the whole difference."""
 OUTLIER = 0.25
 """A proved value further than this from the recomputed one, relative to it, is one by chance and left out."""
 
@@ -77,10 +79,15 @@ def pair(states: Sequence[torch.Tensor], proofs: Sequence[Sequence[bytes]], way:
     if blocks < LEAST_BLOCKS:
         return Pairing(way.name, 0.0, 0.0, blocks, distance)
     share = float(along_B.sum()) / total
-    residual = along_B - share * size_B
-    error = math.sqrt(float(residual @ residual) * blocks / (blocks - 1)) / total
+    # Each block left out in turn: a large one would otherwise explain itself.
+    weight_B = size_B / total
+    if float(weight_B.max()) > HEAVIEST_BLOCK:
+        return Pairing(way.name, 0.0, 0.0, blocks, distance)
+    left_out_B = (along_B - share * size_B) / (1 - weight_B)
+    error = math.sqrt(float(left_out_B @ left_out_B) * (blocks - 1) / blocks) / total
+    freedom = max(1.0, 1 / float(weight_B @ weight_B) - 1)
     ratio = share / error if error > 0 else math.copysign(math.inf, share) if share else 0.0
-    return Pairing(way.name, share, _normal(ratio, blocks - 1) * min(1.0, max(0.0, 2 * share)), blocks, distance)
+    return Pairing(way.name, share, _normal(ratio, freedom) * min(1.0, max(0.0, 2 * share)), blocks, distance)
 
 
 def _projected(
@@ -110,8 +117,8 @@ def _floats(states: torch.Tensor) -> npt.NDArray[np.float64]:
     return found
 
 
-def _normal(ratio: float, freedom: int) -> float:
-    """Return the normal deviate that is as rare as Student's t (Wallace 1959; within 0.02 for 5 degrees and more)."""
+def _normal(ratio: float, freedom: float) -> float:
+    """Return the normal deviate that is as rare as Student's t (Wallace 1959), a little less far out."""
     if math.isinf(ratio):
         return ratio
     deviate = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(ratio * ratio / freedom))

@@ -23,6 +23,8 @@ from stannary.types import Outcome, Reason
 from validator.finding import Finding, fault, reject, worse
 from validator.pairing import Pairing, Way, pair
 
+MEAN_TOKENS = 16
+"""Tokens of the shortest chunk that counts in the means over a submission."""
 SCORE = "score"
 """The measure that evidence is made of: the largest share of its limit that any number reached."""
 
@@ -168,13 +170,20 @@ def judge_activations(chunks: Sequence[ChunkMeasure], thresholds: Thresholds) ->
                 failed = (
                     f"rollout {found.rollout}, chunk {found.chunk} of {found.tokens} tokens: {name} {_against(own)}"
                 )
-    means = thresholds.mean_drift_limits(len(chunks))
-    for name in ("exponent_mismatches", "mantissa_mean"):
-        mean = sum(float(getattr(found.drift, name)) for found in chunks) / len(chunks)
-        own = worst[f"mean_{name}"] = Measure.of(mean, getattr(means, name))
-        if share(own) > 1 and not failed:
-            failed = f"mean over {len(chunks)} chunks: {name} {_against(own)}"
+    whole = averaged(chunks)
+    if whole:
+        means = thresholds.mean_drift_limits(len(whole))
+        for name in ("exponent_mismatches", "mantissa_mean"):
+            mean = sum(float(getattr(found.drift, name)) for found in whole) / len(whole)
+            own = worst[f"mean_{name}"] = Measure.of(mean, getattr(means, name))
+            if share(own) > 1 and not failed:
+                failed = f"mean over {len(whole)} chunks: {name} {_against(own)}"
     return reject(Reason.ACTIVATIONS, failed, worst) if failed else Finding(measures=worst)
+
+
+def averaged(chunks: Sequence[ChunkMeasure]) -> list[ChunkMeasure]:
+    """Return the chunks that count in the means: short ones drift more, and a policy may answer in two tokens."""
+    return [chunk for chunk in chunks if chunk.tokens >= MEAN_TOKENS]
 
 
 def judge_pairings(pairings: Sequence[Pairing], thresholds: Thresholds) -> Finding:

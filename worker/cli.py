@@ -25,6 +25,7 @@ from stannary.commands.options import (
 from stannary.commands.readiness import report_readiness
 from stannary.logs import start_logging
 from worker.settings import Settings
+from worker.status_cli import status
 
 if TYPE_CHECKING:
     from worker.loop import Parts
@@ -86,6 +87,7 @@ def start_command(alter: Callable[[Parts], Parts] = lambda parts: parts) -> Call
 
 
 app.command("start")(start_command())
+app.command("status")(status)
 
 
 @app.command()

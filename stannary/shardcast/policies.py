@@ -1,8 +1,9 @@
-"""The policy folders on a role's disk: fetched against the root on chain, the newest few kept."""
+"""The policy folders on a role's disk: fetched against the root on chain, the few that were used last kept."""
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,8 +41,9 @@ class PolicyFolders:
             log.info("deleting %s", old.name)
             shutil.rmtree(old, ignore_errors=True)
         clear_partial(self._parent)
+        os.utime(folder)
         return folder
 
     def _folders(self) -> list[Path]:
-        """Return the whole folders, oldest policy step first."""
-        return sorted(self._parent.glob("policy-*"))
+        """Return the whole folders, the one that was asked for longest ago first: a juror's step may be an old one."""
+        return sorted(self._parent.glob("policy-*"), key=lambda path: (path.stat().st_mtime_ns, path.name))

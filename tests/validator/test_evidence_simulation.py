@@ -36,6 +36,11 @@ def test_provider_always_beyond_every_level_has_known_evidence() -> None:
     assert found == pytest.approx(float(RULES.log10([0, 0, 0, 20])))
 
 
+def test_evidence_stays_a_finite_number() -> None:
+    found = honest(np.ones((1, 3)), BONDS["apart"], providers=2, submissions=400)
+    assert ((found > 200) & (found <= 250)).all()
+
+
 @pytest.mark.parametrize("bond", BONDS.values(), ids=BONDS)
 def test_each_class_keeps_its_own_distribution(bond: Bond) -> None:
     """Of one submission, the evidence says its bracket: as many reach each as the class says."""

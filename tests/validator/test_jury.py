@@ -665,6 +665,22 @@ def test_step_that_cannot_be_had_does_not_hold_up_the_others(run: Run, made: lis
     assert run.rulings == [Ruling.FAULT]
 
 
+def test_file_that_drips_for_ever_does_not_hold_up_the_others(run: Run, made: list[Made], bench: Bench) -> None:
+    run.ledger.made = run.world.coordinator.made = [*made, leaf_of(bench.rollouts[::-1], 5)]
+    data = run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT, 5)).to_bytes()
+    run.world.coordinator.away.add(made[0].leaf.submission.content_hash)
+
+    def fetch(url: str) -> bytes:
+        if url == WHERE:
+            return data
+        run.world.clock.now += 2 * SLICE_S
+        raise Unreachable(f"{url} did not answer in time")
+
+    run.world.restart(fetch=fetch)
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+
+
 def test_slots_that_were_taken_on_chain_can_be_named(
     run: Run, bench: Bench, bf16: Prefill, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -148,11 +148,35 @@ def test_states_on_the_way_to_another_policy_are_rejected(card: Card) -> None:
     assert statistics.judge(measured(pairings=(far,)), card.thresholds).is_fine
 
 
-def test_score_is_the_largest_share_of_a_limit(card: Card) -> None:
-    means = card.thresholds.mean_drift_limits(8)
-    drift = replace(NOTHING, mantissa_mean=0.7 * means.mantissa_mean)
-    found = statistics.judge(measured(drift=drift), card.thresholds)
-    assert found.measures[SCORE] == Measure(pytest.approx(0.7), 1.0)  # type: ignore[arg-type]
+def drifted(mean: float) -> Measured:
+    return measured(drift=replace(NOTHING, mantissa_mean=mean))
+
+
+def score_of(found: Measured, limits: Thresholds) -> float:
+    value = statistics.judge(found, limits).measures[SCORE].value
+    assert value is not None
+    return value
+
+
+def test_score_without_a_ladder_is_the_largest_share_of_a_limit(card: Card) -> None:
+    limits = replace(card.thresholds, ladder=())
+    assert score_of(drifted(0.7 * limits.mean_drift_limits(8).mantissa_mean), limits) == pytest.approx(0.7)
+
+
+def test_score_takes_a_step_for_each_set_of_limits_that_is_passed(card: Card) -> None:
+    limits = card.thresholds
+    steps = len(limits.ladder) + 1
+    for step, own in enumerate((*limits.ladder, limits)):
+        at = own.mean_drift_limits(8).mantissa_mean
+        assert step / steps <= score_of(drifted(0.999 * at), limits) <= (step + 1) / steps
+        assert score_of(drifted(1.001 * at), limits) > (step + 1) / steps
+        assert card.evidence.bracket(score_of(drifted(1.001 * at), limits)) == min(step + 1, len(limits.ladder))
+
+
+def test_score_rises_with_what_is_measured(card: Card) -> None:
+    top = card.thresholds.mean_drift_limits(8).mantissa_mean
+    scores = [score_of(drifted(share * top), card.thresholds) for share in np.linspace(0, 2, 41)]
+    assert scores == sorted(scores)
 
 
 def test_share_of_a_measure_without_finite_value_or_with_limit_zero() -> None:

@@ -1,4 +1,4 @@
-"""Policy folders over real HTTP: two policies are kept, what is on disk is not fetched again."""
+"""Policy folders over real HTTP: the last few used are kept, what is on disk is not fetched again."""
 
 from __future__ import annotations
 
@@ -62,6 +62,19 @@ def test_folders_keep_the_newest_two_policies(origin: Origin, tmp_path: Path) ->
         folder = folders.folder_of(step, root)
         assert load_file(folder / "model.safetensors").keys()
     assert [path.name[:15] for path in sorted((tmp_path / "run").iterdir())] == ["policy-00000002", "policy-00000003"]
+
+
+def test_older_policy_and_the_one_before_it_are_kept_while_they_are_used(origin: Origin, tmp_path: Path) -> None:
+    """A juror's case may be about a step that is older than all that lies on disk."""
+    folders = PolicyFolders(tmp_path / "run", [origin.url], kept=3)
+    roots = [origin.publish(step, write_policy(tmp_path / f"policy-{step}", step)) for step in range(6)]
+    for step in (3, 4, 5, 2, 1):
+        folders.folder_of(step, roots[step])
+    assert [path.name[:15] for path in sorted((tmp_path / "run").iterdir())] == [
+        "policy-00000001",
+        "policy-00000002",
+        "policy-00000005",
+    ]
 
 
 def test_folder_on_disk_is_checked_and_not_fetched_again(origin: Origin, tmp_path: Path) -> None:
