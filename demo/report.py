@@ -385,11 +385,17 @@ _FIGURES = {
     "exponent_mismatches": ("activations", "exponents that differ, worst chunk"),
     "mantissa_mean": ("activations", "mantissa difference, mean of the worst chunk"),
     "mantissa_median": ("activations", "mantissa difference, median of the worst chunk"),
+    "mean_exponent_mismatches": ("activations", "exponents that differ, mean over the chunks"),
+    "mean_mantissa_mean": ("activations", "mantissa difference, mean over the chunks"),
+    "towards the policy step before": ("pairing", "standard errors towards the policy step before"),
+    "share of the policy step before": ("pairing", "share of the way to it"),
     "tokens": ("sampling", "tokens replayed"),
-    "not_best": ("sampling", "tokens that the seed would not pick here"),
-    "largest_gap": ("sampling", "largest gap to the token that it picks"),
+    "informative": ("sampling", "informative ones among them"),
+    "largest_gap": ("sampling", "largest gap to the token that the seed picks"),
     "beyond_margin": ("sampling", "tokens beyond the margin"),
-    "capped_gap_sum": ("sampling", "sum of the gaps, each capped"),
+    "not_chosen_rate": ("sampling", "informative tokens that it does not pick"),
+    "mean_gap": ("sampling", "mean gap of the informative ones"),
+    "score": ("", "score, beyond 1 a rejection"),
 }
 """Names in the evidence → check and words. A name not here is shown as it is."""
 

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from stannary import toploc
 from stannary.cards import Card, Thresholds
 from stannary.corpus import Corpus, Recorded, policy_digest
+from stannary.e_process import EvidenceRules
 from stannary.errors import SettingsError
 from stannary.rollout import Rollout
 from stannary.types import Outcome, to_hex
@@ -24,7 +27,7 @@ from validator.judgement import decide
 from validator.pairing import Way
 from validator.prefill import Prefill
 from validator.samples import CardSamples
-from validator.statistics import ChunkMeasure, Measured
+from validator.statistics import SCORE, ChunkMeasure, Measured
 from validator.tails import lower_rate, upper_rate
 
 FALSE_REJECT_RATE = 1e-4
@@ -35,6 +38,8 @@ PIECE_SIZES = (1, 2, 3, 5, 8, 12, 16, 24)
 """Sizes of the chunks that are cut out of the middle of longer completions."""
 DTYPES = ("fp32", "bf16")
 
+MOST_SUBMISSIONS = 10_000
+"""Up to so many are counted until the evidence slashes."""
 Report = Callable[[str], None]
 
 
@@ -168,7 +173,7 @@ def calibrate(
         found = attacked[attack.name] = list(
             bench.measure(Corpus.read(attack.corpus), attack.pretended, attack.before, temperature_milli)
         )
-        counted[attack.name] = count(found, made.thresholds)
+        counted[attack.name] = count(found, made.thresholds, made.rules)
         report(f"{attack.name}: {counted[attack.name]}")
     measured["attacks"] = counted
     card = Card(
@@ -184,10 +189,15 @@ def calibrate(
     return card
 
 
-def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds) -> dict[str, object]:
-    """Hold dishonest submissions against limits: how many are detected, by what, and how many in short pieces."""
+def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds, rules: EvidenceRules) -> dict[str, object]:
+    """Hold dishonest submissions against limits: how many are detected, by what, and how many in short pieces.
+
+    Also how many go beyond each level of evidence, and after how many submissions of which all are like these, in the
+    shares measured, the evidence reaches the slash level; None for never.
+    """
     decided = [decide(each, thresholds) for each in found]
     detected = sum(not finding.is_fine for finding in decided)
+    counts = rules.count([_score(each, finding, thresholds) for each, finding in zip(found, decided, strict=True)])
     return {
         "n": len(decided),
         "detected": detected,
@@ -195,8 +205,25 @@ def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds) -> dict[s
         "faulted": sum(finding.outcome is Outcome.FAULT for finding in decided),
         "reasons": dict(Counter(finding.reason.name.lower() for finding in decided if not finding.is_fine)),
         "by_published_limits": sum(_is_published_reject(each[0].chunks) for each in found),
+        "beyond_levels": [sum(counts[level:]) for level in range(1, len(counts))],
+        "submissions_to_slash": {"1": _submissions_to(rules, counts, rules.slash_log10)},
         "power": {str(size): power for size in INFORMATIVE_SIZES if (power := _power(found, thresholds, size))},
     }
+
+
+def _score(each: Sequence[Measured], decided: Finding, thresholds: Thresholds) -> float:
+    """Return the score that a validator publishes: of the first compute alone where that has nothing against it."""
+    first = statistics.judge(each[0], thresholds)
+    found = (first if first.is_fine else decided).measures.get(SCORE)
+    return 0.0 if found is None else statistics.share(found)
+
+
+def _submissions_to(rules: EvidenceRules, counts: Sequence[int], log10: float) -> int | None:
+    """Return how many submissions in these shares the evidence needs to reach a level, None if it never does."""
+    shares = np.array(counts) / max(1, sum(counts))
+    totals = np.arange(1, MOST_SUBMISSIONS + 1)
+    reached = np.flatnonzero(rules.log10(totals[:, None] * shares) >= log10)
+    return int(totals[reached[0]]) if reached.size else None
 
 
 def cut(measured: Measured, informative: int) -> Measured | None:

@@ -157,7 +157,7 @@ class Hall:
 def hall(
     devnet: Devnet, tmp_path: Path, toy: Path, fp32: Prefill, bf16: Prefill, environment: Environment
 ) -> Iterator[Hall]:
-    rules = evidence_rules((0.05, 0.005, 0.0005), stop_log10=2.0, slash_log10=4.0)
+    rules = evidence_rules((0.05, 0.005, 0.0005), stop_log10=1.5, slash_log10=3.0)
     limits = Thresholds(**{**vars_of(loose(1.0)), "ladder": (loose(0.7), loose(0.8), loose(0.9))})
     card = Card(1000, fp32.hidden_size, fp32.vocabulary, 10_000, limits, rules, {})
     folder = tmp_path / "served"

@@ -25,10 +25,10 @@ def test_committed_card_reads_and_writes_itself(path: Path) -> None:
     assert card.hash() == keccak(data)
     limits = card.thresholds
     assert limits.gap_margin < limits.gap_bound
-    for half in ("fitted", "checked"):
+    for half, least in (("fitted", 40), ("checked", 15)):
         honest: Any = card.measured[half]
         assert honest["rejected"] == 0
-        assert honest["submissions"] > 50
+        assert honest["submissions"] >= least
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)

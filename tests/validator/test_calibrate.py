@@ -88,6 +88,8 @@ def test_attacks_are_counted_with_their_power_and_set_no_limit(
         assert attacks[name]["detected"] == 6, attacks[name]
         assert sum(attacks[name]["reasons"].values()) == 6
         assert all(caught <= pieces for pieces, caught in attacks[name]["power"].values())
+        assert attacks[name]["beyond_levels"] == [6, 6, 6]
+        assert attacks[name]["submissions_to_slash"] == {"1": 4}
     alone = calibrate([toy], [corpora["fitted"]], [], [], {"command": "a test"})
     assert alone.thresholds == measured.thresholds
 

@@ -275,7 +275,7 @@ def test_cases_that_are_over_are_not_read_again(court: World) -> None:
 
 
 WHERE = "http://accuser.example/case/accusation.json"
-EVIDENCE = evidence_rules((0.05, 0.005, 0.0005), stop_log10=1.0, slash_log10=3.0)
+EVIDENCE = evidence_rules((0.05, 0.005, 0.0005), stop_log10=1.5, slash_log10=2.5)
 """Two leaves in the highest bracket convict, with up to four in the lowest beside them; one does not."""
 OTHER_CARD = Hash(b"\x0d" * 32)
 
@@ -411,7 +411,7 @@ def test_provider_whose_named_leaves_really_fail_is_convicted(run: Run, caplog: 
     run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
     run.world.ticks(4)
     assert run.rulings == [Ruling.FAULT]
-    assert "case 1: fault: 2 of 3 leaves measured: evidence 10^4" in caplog.text
+    assert "case 1: fault: 2 of 3 leaves measured: evidence 10^3.0" in caplog.text
 
 
 def test_one_bad_leaf_is_not_enough(run: Run) -> None:
@@ -697,7 +697,7 @@ def test_slots_that_were_taken_on_chain_can_be_named(
     run.accuse(run.name(EDITED_SLOT, first, second))
     run.world.ticks(4)
     assert run.rulings == [Ruling.FAULT]
-    assert "case 1: fault: 3 of 5 leaves measured: evidence 10^3" in caplog.text
+    assert "case 1: fault: 3 of 5 leaves measured: evidence 10^2.9" in caplog.text
 
 
 def test_long_count_is_cut_so_that_others_get_their_turn(run: Run) -> None:

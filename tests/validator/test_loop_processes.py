@@ -177,7 +177,7 @@ def test_validator_processes_decide_a_step_and_overturn_an_accusation(hall: Hall
 
         evidence = hall.eventually(evidence_is_there, "evidence")
         assert evidence.root() == vote.evidence_root
-        assert all(leaf.measures["capped_gap_sum"].value is not None for leaf in evidence.leaves)
+        assert all(leaf.measures["mean_gap"].value is not None for leaf in evidence.leaves)
 
     def resolved() -> Case | None:
         hall.devnet.mine()
