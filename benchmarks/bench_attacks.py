@@ -102,7 +102,7 @@ class Zoo:
                     claim.folder, groups, HONEST_SEED + 1000 * number + place, machine=machine
                 )
                 rows.setdefault(machine.name, []).extend(self.judged(f"honest {machine.name}", claim, recording))
-        return tally.honest(rows), [entry for part in rows.values() for entry in part]
+        return tally.honest(rows, self.card), [entry for part in rows.values() for entry in part]
 
     def judged(
         self,

@@ -91,28 +91,30 @@ def _in_noise(limits: Thresholds) -> Callable[[Scene], Recording]:
         generator = torch.Generator().manual_seed(seed)
         return states.float() * (1 + size * torch.randn(states.shape, generator=generator))
 
-    def fits(groups: Sequence[Group], size: float) -> bool:
-        """Say whether honest states with so much noise stay within a part of the limits."""
-        for slot, group in enumerate(groups):
-            drifts = [
-                (min(CHUNK_TOKENS, len(own.states) - chunk * CHUNK_TOKENS), drift)
-                for own in group
+    def fits(groups: Sequence[Group], right: Sequence[Sequence[torch.Tensor]], size: float) -> bool:
+        """Say whether an older policy step with so much noise stays within a part of the limits, on groups to try."""
+        for slot, (group, states) in enumerate(zip(groups, right, strict=True)):
+            chunks = tuple(
+                ChunkMeasure(0, 0, min(CHUNK_TOKENS, len(exact) - chunk * CHUNK_TOKENS), drift)
+                for own, exact in zip(group, states, strict=True)
                 for chunk, drift in enumerate(
-                    toploc.verify(own.states, toploc.build(blurred(own.states, size, slot).bfloat16()))
+                    toploc.verify(exact, toploc.build(blurred(own.states, size, slot).bfloat16()))
                 )
-            ]
-            chunks = tuple(ChunkMeasure(0, 0, tokens, drift) for tokens, drift in drifts)
-            measures = judge_activations(chunks, limits).measures
-            if any(share(measure) > NEAR for measure in measures.values()):
+            )
+            if any(share(measure) > NEAR for measure in judge_activations(chunks, limits).measures.values()):
                 return False
         return True
 
     def make(scene: Scene) -> Recording:
         older = stale(scene.kind.paired_rate, 1)(scene)
+        exact = scene.models.open(newest(scene.kind.paired_rate)(scene).folder, FIRST)
+        tried = older.groups[:TAUGHT]
+        right = [exact.states(group[0].prompt, [own.completion for own in group]) for group in tried]
         low, high = 0.0, 0.1
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if fits(older.groups[:TAUGHT], middle) else (low, middle)
+            low, high = (middle, high) if fits(tried, right, middle) else (low, middle)
+        scene.workshop.report(f"noise of {low:.4f} of each value stays within the limits")
         groups = [
             with_states(group, [own.completion for own in group], [blurred(own.states, low, slot) for own in group])
             for slot, group in enumerate(older.groups)

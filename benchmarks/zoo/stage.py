@@ -132,8 +132,9 @@ class Found:
     tokens: int
     by_published_limits: bool = False
     """Whether the limits of the published library find something in a chunk."""
-    deviate: float | None = None
-    """How far the proofs lie towards the policy step before, in standard errors and with its sign."""
+    way: tuple[float, float] | None = None
+    """How far the proofs lie towards the policy step before: their share of the way, and that in standard errors, each
+    with its sign and without a discount for small shares."""
 
 
 class Stage:
@@ -256,16 +257,16 @@ class Stage:
             judgement,
             sum(map(len, completions)),
             any(is_published_reject(states, each) for states, each in zip(own, proofs, strict=True)),
-            self._deviate(own, proofs, prompt, completions),
+            self._way(own, proofs, prompt, completions),
         )
 
-    def _deviate(
+    def _way(
         self,
         own: Sequence[torch.Tensor],
         proofs: Sequence[Sequence[bytes]],
         prompt: Sequence[int],
         completions: Sequence[Sequence[int]],
-    ) -> float | None:
+    ) -> tuple[float, float] | None:
         """Undo the discount of `validator.pairing` for less than half of the way; backwards is forwards in a mirror."""
         if self.claim.before is None:
             return None
@@ -276,7 +277,7 @@ class Stage:
             mirrored = [2 * a - b for a, b in zip(own, before, strict=True)]
             found, sign = pair(own, proofs, Way("away", own, mirrored)), -1.0
         discount = min(1.0, 2 * found.share)
-        return sign * found.errors / discount if discount > 0 else 0.0
+        return sign * found.share, sign * found.errors / discount if discount > 0 else 0.0
 
 
 def is_published_reject(states: torch.Tensor, proofs: Sequence[bytes]) -> bool:

@@ -7,7 +7,7 @@ near ties. It computes as the validator's first compute does, so honest drift us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from benchmarks.zoo.generated import Scene
 from benchmarks.zoo.material import Group, Recording, digest_of, with_states
 from benchmarks.zoo.stage import FIRST, Remembered
 from stannary.cards import Thresholds
-from stannary.corpus import recording_seeds
+from stannary.corpus import Recorded, recording_seeds
 from stannary.environments import Problem
 from stannary.sampling import Replay, gumbel_batch, joined, summarise
 from validator.judgement import GREY_FACTOR
@@ -34,6 +34,8 @@ NEAR = 0.9
 WIDTH = 6
 """Forks of a rollout that are tried in one round."""
 FORKS = (1, 2, 4)
+LEAST_GAP = 1e-3
+"""Added to gaps when gains are weighed by them: the nearest ties are as good as free."""
 CONCENTRATED = 8
 """Forks of the one rollout that gets them all."""
 
@@ -91,15 +93,25 @@ class Budget:
             )
         )
 
-    def furthest(self, parts: Sequence[Replay], forks: int) -> float:
-        """Return how large the gap of each of some more forks may be."""
+    def left(self, parts: Sequence[Replay]) -> float:
+        """Return how large the gap of one more fork may be."""
         found = summarise(joined(list(parts)), margin=self.limits.gap_margin, cap=self.limits.gap_cap)
         band = self.limits.sampling_limits(found.informative)
         bound = min(NEAR, self.share) * self.limits.gap_bound
         if band is None:
             return bound
-        left = self.share * band.mean_gap * found.informative - found.capped_sum
-        return min(bound, max(0.0, left) / forks)
+        return min(bound, self.share * band.mean_gap * found.informative - found.capped_sum)
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """One way on."""
+
+    place: int
+    """Of the rollout in its group."""
+    position: int
+    token: int
+    gap: float
 
 
 class Search:
@@ -115,58 +127,33 @@ class Search:
     def honest(self, groups: Sequence[Group]) -> list[list[Walked]]:
         """Return what the rule gives, as the validator computes it."""
         wishes = [Wish(each.prompt, each.seed) for group in groups for each in group]
-        made = decode([self._decoder], wishes, self._cap)
-        found, start = [], 0
-        for group in groups:
-            rows = [own.tokens for own in made[start : start + len(group)]]
-            found.append(self.walked(group, rows, [0] * len(group)))
-            start += len(group)
-        return found
+        made = iter(decode([self._decoder], wishes, self._cap))
+        return [[self.walked(each, next(made).tokens, 0) for each in group] for group in groups]
 
     def forked(
-        self, groups: Sequence[Group], walked: Sequence[list[Walked]], rounds: int, places: Sequence[int]
+        self, groups: Sequence[Group], walked: Sequence[list[Walked]], places: Sequence[int]
     ) -> list[list[Walked]]:
-        """Fork each rollout at these places of a group once, if that brings it nearer to the aim.
-
-        `rounds` are those that are left, this one among them: the budget is to last for them.
-        """
-        tries: list[tuple[int, int, int]] = []
-        wishes: list[Wish] = []
-        for number, (group, own) in enumerate(zip(groups, walked, strict=True)):
-            furthest = self._budget.furthest([each.replay for each in own], rounds * len(places))
-            for place in places:
-                for position, token in self._forks(own[place], furthest):
-                    tries.append((number, place, position))
-                    forced = (*own[place].tokens[:position], token)
-                    wishes.append(Wish(group[place].prompt, group[place].seed, forced))
-        made = decode([self._decoder], wishes, self._cap, report=self._report)
-        problems = self._problems(len(groups))
-        best: dict[tuple[int, int], tuple[float, int, tuple[int, ...]]] = {}
-        for (number, place, position), own_made in zip(tries, made, strict=True):
-            tokens = own_made.tokens
-            value = self._aim.value(self._scene, problems[number], tokens)
-            if value > best.get((number, place), (-np.inf,))[0]:
-                best[number, place] = (value, position, tokens)
-        return [
-            self._improved(
-                group,
-                own,
-                problems[number],
-                {place: best[number, place] for place in places if (number, place) in best},
+        """Fork each rollout at these places of a group once at most, where that brings it nearer to the aim."""
+        forks = [self._forks(own, places) for own in walked]
+        wishes = [
+            Wish(
+                group[fork.place].prompt, group[fork.place].seed, (*own[fork.place].tokens[: fork.position], fork.token)
             )
-            for number, (group, own) in enumerate(zip(groups, walked, strict=True))
+            for group, own, tries in zip(groups, walked, forks, strict=True)
+            for fork in tries
+        ]
+        made = iter(decode([self._decoder], wishes, self._cap, report=self._report))
+        ends = [[(fork, next(made).tokens) for fork in tries] for tries in forks]
+        return [
+            self._improved(group, own, self._scene.environment.problem(self._seeds.slot_seed(slot)), tried)
+            for slot, (group, own, tried) in enumerate(zip(groups, walked, ends, strict=True))
         ]
 
-    def walked(self, group: Group, rows: Sequence[tuple[int, ...]], forked_to: Sequence[int]) -> list[Walked]:
-        """Look at completions as the validator's first compute does."""
-        policy, prompt = self._right, group[0].prompt
-        states = policy.states(prompt, rows)
-        found = []
-        for each, tokens, own, start in zip(group, rows, states, forked_to, strict=True):
-            replay = replay_group([tokens], [own], [each.seed], 1.0, policy)
-            runner_up, end_gap = self._others(own, tokens, each.seed)
-            found.append(Walked(tuple(tokens), replay, runner_up, end_gap, start))
-        return found
+    def walked(self, each: Recorded, tokens: tuple[int, ...], forked_to: int) -> Walked:
+        """Look at a completion as the validator's first compute does."""
+        (states,) = self._right.states(each.prompt, [tokens])
+        replay = replay_group([tokens], [states], [each.seed], 1.0, self._right)
+        return Walked(tokens, replay, *self._others(states, tokens, each.seed), forked_to)
 
     def _others(self, states: torch.Tensor, tokens: Sequence[int], seed: bytes) -> tuple[I64, F64]:
         """Return the best id that is not the token, and the gap of the best end id. Shapes: states [T, H]."""
@@ -182,43 +169,44 @@ class Search:
             gaps.append(first.values[:, 0] - scores[:, ends].max(dim=-1).values)
         return torch.cat(others).numpy(), torch.cat(gaps).double().numpy()
 
-    def _forks(self, own: Walked, furthest: float) -> Iterable[tuple[int, int]]:
-        """Return positions and tokens of the nearest ties after the last fork."""
-        end = min(self._right.tokens.end_ids)
-        if self._aim.wants_end:
-            near = np.flatnonzero((own.end_gap <= furthest) & (own.end_gap > 0))
-            fitting = near[near >= own.forked_to][:1]
-            yield from ((int(position), end) for position in fitting)
-        margin = np.where(own.replay.gap > 0, np.inf, own.replay.margin)
-        margin[: own.forked_to] = np.inf
-        for position in np.argsort(margin, kind="stable")[:WIDTH]:
-            if margin[position] <= furthest:
-                yield int(position), int(own.runner_up[position])
+    def _forks(self, own: Sequence[Walked], places: Sequence[int]) -> list[Fork]:
+        """Return the nearest ties of a group after its last forks, and the nearest end if that is wanted."""
+        left = self._budget.left([each.replay for each in own])
+        found = []
+        for place in places:
+            walked = own[place]
+            margin = np.where(walked.replay.gap > 0, np.inf, walked.replay.margin)
+            margin[: walked.forked_to] = np.inf
+            for position in np.argsort(margin, kind="stable")[:WIDTH].tolist():
+                if margin[position] <= left:
+                    found.append(Fork(place, position, int(walked.runner_up[position]), float(margin[position])))
+            near = np.flatnonzero((walked.end_gap <= left) & (walked.end_gap > 0))
+            for position in near[near >= walked.forked_to].tolist()[: int(self._aim.wants_end)]:
+                end = min(self._right.tokens.end_ids)
+                found.append(Fork(place, position, end, float(walked.end_gap[position])))
+        return found
 
     def _improved(
-        self,
-        group: Group,
-        own: list[Walked],
-        problem: Problem,
-        best: Mapping[int, tuple[float, int, tuple[int, ...]]],
+        self, group: Group, own: list[Walked], problem: Problem, tried: Sequence[tuple[Fork, tuple[int, ...]]]
     ) -> list[Walked]:
-        """Take the forks that gain most first, as long as the budget allows them."""
-        value = {place: self._aim.value(self._scene, problem, own[place].tokens) for place in best}
-        now = list(own)
-        for place in sorted(best, key=lambda place: value[place] - best[place][0]):
-            gained, position, tokens = best[place]
-            if gained <= value[place]:
-                continue
-            rows = [each.tokens for each in now]
-            starts = [each.forked_to for each in now]
-            rows[place], starts[place] = tokens, position + 1
-            tried = self.walked(group, rows, starts)
-            if self._budget.allows([each.replay for each in tried]):
-                now = tried
-        return now
+        """Take the forks that gain most for their gap first, as long as the budget allows them."""
 
-    def _problems(self, count: int) -> list[Problem]:
-        return [self._scene.environment.problem(self._seeds.slot_seed(slot)) for slot in range(count)]
+        def value(tokens: Sequence[int]) -> float:
+            return self._aim.value(self._scene, problem, tokens)
+
+        before = [value(each.tokens) for each in own]
+        gains = [(value(tokens) - before[fork.place], fork, tokens) for fork, tokens in tried]
+        now, taken = list(own), set[int]()
+        for gain, fork, tokens in sorted(gains, key=lambda each: -each[0] / (each[1].gap + LEAST_GAP)):
+            left = self._budget.left([each.replay for each in now])
+            if gain <= 0 or fork.place in taken or fork.gap > left:
+                continue
+            after = list(now)
+            after[fork.place] = self.walked(group[fork.place], tokens, fork.position + 1)
+            if self._budget.allows([each.replay for each in after]):
+                now = after
+                taken.add(fork.place)
+        return now
 
     def _report(self, done: int) -> None:
         self._scene.workshop.report(f"forks towards {self._aim.name}: {done} completions tried")
@@ -237,8 +225,8 @@ def steer(
             search = Search(scene, budget, aim, honest.seed)
             now = search.honest(honest.groups)
             made.append(now)
-            for left in range(rounds, 0, -1):
-                now = search.forked(honest.groups, now, left, places)
+            for _ in range(rounds):
+                now = search.forked(honest.groups, now, places)
             made.append(now)
         return made
 

@@ -54,7 +54,7 @@ def row(found: Found) -> Row:
         "tokens": found.tokens,
         "is_grey": found.judgement.is_grey,
         "by_published_limits": found.by_published_limits,
-        "deviate": found.deviate,
+        "way": None if found.way is None else list(found.way),
     }
 
 
@@ -110,8 +110,9 @@ def certain(count: int, of: int, reason: str) -> Row:
     return figures | _held(figures, ALWAYS)
 
 
-def honest(rows: dict[str, list[Row]]) -> Row:
+def honest(rows: dict[str, list[Row]], card: Card) -> Row:
     """Return how honest submissions fared, by machine."""
+    rules = card.evidence
     every = [entry for part in rows.values() for entry in part]
     rejected = sum(entry["outcome"] != Outcome.ACCEPT.name for entry in every)
     return {
@@ -124,6 +125,8 @@ def honest(rows: dict[str, list[Row]]) -> Row:
                 "tokens": sum(entry["tokens"] for entry in part),
                 "false_rejects": sum(entry["outcome"] != Outcome.ACCEPT.name for entry in part),
                 "largest_score": round(max((score(entry) or 0.0 for entry in part), default=0.0), 3),
+                "by_level": list(counts := rules.count([score(entry) or 0.0 for entry in part])),
+                "evidence_log10": round(float(rules.log10(counts)), 3),
                 "by_published_limits": sum(entry["by_published_limits"] for entry in part),
             }
             for name, part in rows.items()

@@ -114,7 +114,7 @@ def test_steering_gains_reward_and_stays_within_its_budget(material: Material, p
     search = Search(scene, Budget(pool.card.thresholds, NEAR), AIMS[0], FORGED_SEED)
     groups = material.recording.groups[:4]
     before = search.honest(groups)
-    after = search.forked(groups, before, 1, range(4))
+    after = search.forked(groups, before, range(4))
     gained = 0.0
     for slot, (own, other) in enumerate(zip(before, after, strict=True)):
         gained += sum(material.stage.reward(slot, each.tokens) for each in other)
@@ -129,10 +129,10 @@ def test_steering_gains_reward_and_stays_within_its_budget(material: Material, p
     assert gained > 0
 
 
-def entry(outcome: str, score: float, deviate: float = 0.0) -> tally.Row:
+def entry(outcome: str, score: float, share: float = 0.0, errors: float = 0.0) -> tally.Row:
     return {
         "outcome": outcome, "reason": "sampling", "explanation": "", "measures": {"score": [score, 1.0]},
-        "rewards": [], "tokens": 100, "is_grey": False, "by_published_limits": False, "deviate": deviate,
+        "rewards": [], "tokens": 100, "is_grey": False, "by_published_limits": False, "way": [share, errors],
     }  # fmt: skip
 
 
@@ -152,10 +152,11 @@ def test_evidence_of_high_scores_convicts_and_of_low_ones_never(card: Card) -> N
     assert often < rare
 
 
-def test_deviates_that_point_one_way_add_up(card: Card) -> None:
-    away = [entry("ACCEPT", 0.1, card.thresholds.pairing / 3)] * 8
+def test_submissions_that_point_one_way_add_up(card: Card) -> None:
+    away = [entry("ACCEPT", 0.1, 1.0, card.thresholds.pairing / 3)] * 8
     found = curve(away, card)["pairing_added_up"]
     assert (found[0], found[-1]) == (0.0, 1.0)
     assert len(found) == len(SUBMISSIONS)
     chance = np.random.default_rng(0).normal(size=50)
-    assert max(curve([entry("ACCEPT", 0.1, float(one)) for one in chance], card)["pairing_added_up"]) < 0.1
+    honest = [entry("ACCEPT", 0.1, 0.1 * float(one), float(one)) for one in chance]
+    assert max(curve(honest, card)["pairing_added_up"]) < 0.1
