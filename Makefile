@@ -107,14 +107,14 @@ mutants: setup ## Count the mutants of the contracts that the Solidity tests kil
 	@$(BIN)/python -m benchmarks.mutate_contracts
 
 .PHONY: attacks
-attacks: setup ## Run every attack against the validator, beside 500 honest submissions (under 90 minutes; resumes)
+attacks: setup ## Run every attack against the checks of a validator, beside 500 honest submissions of SmolLM2 (hours; resumes)
 	@$(BIN)/stannary trainer base smollm2 policies/smollm2
-	@$(BIN)/python -m benchmarks.bench_attacks
+	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2
 
 .PHONY: attacks-full
 attacks-full: setup ## The same with 300 of each statistical attack, and the power curves (hours; resumes)
 	@$(BIN)/stannary trainer base smollm2 policies/smollm2
-	@$(BIN)/python -m benchmarks.bench_attacks --statistical 300 --curves
+	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2 --statistical 300 --curves
 
 .PHONY: simulate-evidence
 simulate-evidence: setup ## Simulate a hundred thousand honest providers, and cheats, under the evidence rules (minutes)

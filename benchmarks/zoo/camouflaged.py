@@ -11,12 +11,11 @@ from benchmarks.zoo.generated import PREFILL_SHARE, Generated, Scene, newest, st
 from benchmarks.zoo.kinds import Kind
 from benchmarks.zoo.material import FOREIGN_SEED, Group, Recording, digest_of, with_states
 from benchmarks.zoo.stage import FIRST, SECOND, Claim
-from benchmarks.zoo.steered import NEAR
 from stannary import toploc
 from stannary.cards import Card, Thresholds
 from stannary.toploc import CHUNK_TOKENS
 from stannary.toploc.states import top_points
-from validator.statistics import ChunkMeasure, judge_activations, share
+from validator.statistics import ChunkMeasure, judge_activations
 
 NUDGE = 0.5
 """Part of the way that proved values are moved."""
@@ -39,7 +38,7 @@ def _nudged(scene: Scene) -> Recording:
         return found
 
     cheap = scene.altered("int8")
-    return scene.workshop.made(cheap.seed, make, "nudged", cheap.digest, digest_of(scene.claim.folder))
+    return scene.workshop.made(cheap.seed, make, "camouflaged", "nudged", cheap.digest, digest_of(scene.claim.folder))
 
 
 def _moved(own: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -72,7 +71,7 @@ def _corrected(scene: Scene) -> Recording:
 
     folder = scene.workshop.altered(scene.claim.folder, "int8")
     cheap, taught = scene.altered("int8"), scene.workshop.recorded(scene.claim.folder, TAUGHT, FOREIGN_SEED)
-    return scene.workshop.made(cheap.seed, make, "corrected", cheap.digest, taught.digest)
+    return scene.workshop.made(cheap.seed, make, "camouflaged", "corrected", cheap.digest, taught.digest)
 
 
 def _turned(scene: Scene) -> Recording:
@@ -91,8 +90,9 @@ def _in_noise(limits: Thresholds) -> Callable[[Scene], Recording]:
         generator = torch.Generator().manual_seed(seed)
         return states.float() * (1 + size * torch.randn(states.shape, generator=generator))
 
-    def fits(groups: Sequence[Group], right: Sequence[Sequence[torch.Tensor]], size: float) -> bool:
-        """Say whether an older policy step with so much noise stays within a part of the limits, on groups to try."""
+    def rejected(groups: Sequence[Group], right: Sequence[Sequence[torch.Tensor]], size: float) -> int:
+        """Return how many groups drift beyond the limits with so much noise."""
+        count = 0
         for slot, (group, states) in enumerate(zip(groups, right, strict=True)):
             chunks = tuple(
                 ChunkMeasure(0, 0, min(CHUNK_TOKENS, len(exact) - chunk * CHUNK_TOKENS), drift)
@@ -101,19 +101,22 @@ def _in_noise(limits: Thresholds) -> Callable[[Scene], Recording]:
                     toploc.verify(exact, toploc.build(blurred(own.states, size, slot).bfloat16()))
                 )
             )
-            if any(share(measure) > NEAR for measure in judge_activations(chunks, limits).measures.values()):
-                return False
-        return True
+            count += not judge_activations(chunks, limits).is_fine
+        return count
 
     def make(scene: Scene) -> Recording:
         older = stale(scene.kind.paired_rate, 1)(scene)
         exact = scene.models.open(newest(scene.kind.paired_rate)(scene).folder, FIRST)
         tried = older.groups[:TAUGHT]
-        right = [exact.states(group[0].prompt, [own.completion for own in group]) for group in tried]
+        right = [
+            [own.to(torch.bfloat16) for own in exact.states(group[0].prompt, [own.completion for own in group])]
+            for group in tried
+        ]
+        anyhow = rejected(tried, right, 0.0)
         low, high = 0.0, 0.1
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if fits(tried, right, middle) else (low, middle)
+            low, high = (middle, high) if rejected(tried, right, middle) <= anyhow else (low, middle)
         scene.workshop.report(f"noise of {low:.4f} of each value stays within the limits")
         groups = [
             with_states(group, [own.completion for own in group], [blurred(own.states, low, slot) for own in group])

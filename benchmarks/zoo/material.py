@@ -133,9 +133,9 @@ class Workshop:
         )  # fmt: skip
         return Recording.of(Corpus.read(out).groups, seed)
 
-    def made(self, seed: int, make: Callable[[], Sequence[Group]], *key: object) -> Recording:
-        """Return what an attacker's own code generates; `key` is all that it depends on."""
-        path = self._work / f"{named('made', seed, *key)}.corpus"
+    def made(self, seed: int, make: Callable[[], Sequence[Group]], module: str, *key: object) -> Recording:
+        """Return what an attacker's own code generates; `key` is all that it depends on besides that module."""
+        path = self._work / f"{named('made', digest('decoding', module), seed, *key)}.corpus"
         if not path.is_file():
             Corpus("zoo", "", 1000, tuple(make())).write(path.with_suffix(".draft"))
             path.with_suffix(".draft").rename(path)
@@ -153,7 +153,7 @@ class Workshop:
 
     def kept(self, make: Callable[[], Any], module: str, *key: object) -> Any:
         """Return what was found for this key before, by the same checks and the same module of attacks, or find it."""
-        path = self._work / "judged" / f"{named('judged', sources(module), *key)}.json"
+        path = self._work / "judged" / f"{named('judged', digest('stage', module), *map(digest, JUDGING), *key)}.json"
         if not path.is_file():
             path.parent.mkdir(exist_ok=True)
             draft = path.with_suffix(".draft")
@@ -179,11 +179,11 @@ def named(*key: object) -> str:
 
 
 @cache
-def sources(module: str) -> str:
-    """Return a digest of the code that judges, and of the zoo's own that makes what is judged."""
+def digest(*modules: str) -> str:
+    """Return a digest of modules of the zoo, or of files and folders below the repository."""
     hasher = hashlib.sha256()
-    for place in (*JUDGING, "benchmarks/zoo/stage.py", f"benchmarks/zoo/{module}.py"):
-        path = ROOT / place
+    for module in modules:
+        path = ROOT / module if "/" in module else ROOT / "benchmarks" / "zoo" / f"{module}.py"
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
             hasher.update(file.read_bytes())
     return hasher.hexdigest()
