@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -26,7 +27,7 @@ from benchmarks.measure_card import BY_NAME
 from benchmarks.zoo import tally
 from benchmarks.zoo.camouflaged import camouflaged
 from benchmarks.zoo.curves import curve
-from benchmarks.zoo.forged import FORGED, Forged, Material, attempt, identities_share_seeds, proved
+from benchmarks.zoo.forged import FORGED, Forged, Material, Unfit, attempt, identities_share_seeds, proved
 from benchmarks.zoo.generated import Generated, Scene, generated, newest, stale
 from benchmarks.zoo.kinds import KINDS, STALE_STEPS, Kind
 from benchmarks.zoo.material import FOREIGN_SEED, FORGED_SEED, HONEST_SEED, Recording, Workshop, identity
@@ -39,6 +40,8 @@ from stannary.corpus import recording_seeds
 from validator.recordings import MACHINES
 
 IDENTITIES = "identities ground for better seeds"
+LEAST_MATERIAL = 16
+"""Groups that forgers choose among: some attacks need such as ended early, or went on to the cap."""
 STEERED_COST = 1.0
 """The search for forks is taken to cost nothing: whoever steers does not do it to save."""
 ABOUT = (
@@ -138,7 +141,7 @@ class Zoo:
     def material(self, count: int) -> Material:
         """Return what forgers edit."""
         machine = BY_NAME["sdpa"]
-        own = self.workshop.recorded(self.claim.folder, max(24, 3 * count), FORGED_SEED, machine=machine)
+        own = self.workshop.recorded(self.claim.folder, max(LEAST_MATERIAL, 3 * count), FORGED_SEED, machine=machine)
         foreign = self.workshop.recorded(self.claim.folder, 8, FOREIGN_SEED, machine=machine)
         return Material(self.workshop, self.pool, own, foreign, self.claim)
 
@@ -265,39 +268,39 @@ def main() -> int:
 
 def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """Return what becomes of honest work and of the attacks of some names."""
-    begun: dict[str, float] = {}
-    seconds: dict[str, int] = {}
+    seconds: Counter[str] = Counter()
+    attacks: dict[str, Row] = {}
+    not_made: dict[str, str] = {}
 
     def timed(part: str, work: Callable[[], Any]) -> Any:
-        begun[part] = time.monotonic()
+        begun = time.monotonic()
         zoo.say(f"{part}: begun")
-        found = work()
-        seconds[part] = seconds.get(part, 0) + round(time.monotonic() - begun[part])
-        return found
+        try:
+            return work()
+        finally:
+            seconds[part] += round(time.monotonic() - begun)
 
     honest, rows = timed("honest", lambda: zoo.honest(args.honest))
-    attacks: dict[str, Row] = {}
     if any(name in FORGED or name == IDENTITIES for name in wanted):
         material = timed("material", lambda: zoo.material(args.deterministic))
-        for name in wanted:
-            if name in FORGED:
+        for name in filter(FORGED.__contains__, wanted):
+            try:
                 attacks[name] = timed("forged", partial(zoo.forged, FORGED[name], material, args.deterministic))
-            elif name == IDENTITIES:
-                same = identities_share_seeds(material, args.deterministic)
-                attacks[name] = tally.certain(same, args.deterministic, "the seeds are the same")
-    for part, found in (
-        ("generated", generated(zoo.kind)),
-        ("camouflaged", camouflaged(zoo.kind, zoo.card)),
-    ):
+            except Unfit as error:
+                not_made[name] = str(error)
+        if IDENTITIES in wanted:
+            same = identities_share_seeds(material, args.deterministic)
+            attacks[IDENTITIES] = tally.certain(same, args.deterministic, "the seeds are the same")
+    for part, found in (("generated", generated(zoo.kind)), ("camouflaged", camouflaged(zoo.kind, zoo.card))):
         for name in filter(found.__contains__, wanted):
             attacks[name] = timed(part, partial(zoo.statistical, found[name], args.statistical, rows))
     steering = steered()
     for name in filter(steering.__contains__, wanted):
         attacks[name] = timed("steered", partial(zoo.steered, steering[name], args.steered, rows))
-    body: dict[str, Any] = {"honest": honest, "attacks": attacks}
+    body: dict[str, Any] = {"honest": honest, "attacks": attacks, "not_made": not_made}
     if args.curves:
         body["curves"] = timed("curves", lambda: zoo.curves(args.statistical))
-    return body | {"seconds": seconds}
+    return body | {"seconds": dict(seconds)}
 
 
 if __name__ == "__main__":

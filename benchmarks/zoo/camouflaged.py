@@ -108,10 +108,7 @@ def _in_noise(limits: Thresholds) -> Callable[[Scene], Recording]:
         older = stale(scene.kind.paired_rate, 1)(scene)
         exact = scene.models.open(newest(scene.kind.paired_rate)(scene).folder, FIRST)
         tried = older.groups[:TAUGHT]
-        right = [
-            [own.to(torch.bfloat16) for own in exact.states(group[0].prompt, [own.completion for own in group])]
-            for group in tried
-        ]
+        right = [exact.states(group[0].prompt, [own.completion for own in group]) for group in tried]
         anyhow = rejected(tried, right, 0.0)
         low, high = 0.0, 0.1
         for _ in range(HALVINGS):

@@ -39,6 +39,10 @@ WHOLE, NOTHING = 1.0, 0.0
 """What a forgery costs of honest work: the completions that it edits, or next to nothing."""
 
 
+class Unfit(Exception):
+    """No recorded group can be made into this attack: more must be recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """What is handed in."""
@@ -105,12 +109,12 @@ class Material:
 
     def fitting(self, index: int, rank: Callable[[Group], int]) -> int:
         """Return the slot of the group that ranks `index`-th among those that rank above 0, from the first again if
-        there are fewer. Raises: ValueError if there is none.
+        there are fewer. Raises: Unfit if there is none.
         """
         ranks = [rank(group) for group in self.recording.groups]
         slots = sorted((slot for slot, own in enumerate(ranks) if own > 0), key=lambda slot: -ranks[slot])
         if not slots:
-            raise ValueError("no recorded group is fit for this attack: record more")
+            raise Unfit("no recorded group is fit for it")
         return slots[index % len(slots)]
 
 
@@ -466,6 +470,8 @@ def _over_cap(material: Material, index: int) -> Attempt:
         )
 
     found: list[tuple[int, list[tuple[int, ...]]]] = material.once("over cap", generate)
+    if not found:
+        raise Unfit("no recorded group has a completion at the cap and units left")
     slot, rows = found[index % len(found)]
     return Attempt(material.reproved(material.recording.groups[slot][0].prompt, rows), slot)
 
