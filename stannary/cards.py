@@ -75,6 +75,16 @@ class SamplingLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PairingLimits:
+    """How far the proved states may lie in the direction of another policy."""
+
+    floor: float
+    """What engines lie there by themselves. Units: relative difference of states, root of the mean square."""
+    deviation: float
+    """Most standard errors, the floor being part of the error."""
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """Every limit of the statistical checks. Gaps are in units of perturbed logits (natural log)."""
 
@@ -93,8 +103,7 @@ class Thresholds:
     sampling: tuple[SamplingLimits, ...]
     """By rising `min_informative`. A submission with fewer informative tokens than the first is too short to tell from:
     it passes what follows from means, and is no evidence."""
-    pairing: float
-    """How many standard errors the proved states may lie in the direction of another policy."""
+    pairing: PairingLimits
     ladder: tuple[Thresholds, ...] = ()
     """Tighter limits, the tightest first: honest submissions go beyond them more often. How far up a submission gets is
     its score; the card's evidence rules say how often an honest one does."""
@@ -220,7 +229,7 @@ def _thresholds(found: Mapping[str, object]) -> Thresholds:
         beyond_margin=_allowance(_mapping(found["beyond_margin"], "beyond_margin")),
         gap_cap=_amount(found, "gap_cap"),
         sampling=sampling,
-        pairing=_amount(found, "pairing"),
+        pairing=_pairing(_mapping(found["pairing"], "pairing")),
     )
 
 
@@ -273,6 +282,11 @@ def _rising(field: str, starts: Sequence[int], first: int | None) -> None:
 def _allowance(found: Mapping[str, object]) -> Allowance:
     _only(found, "allowance", "base each")
     return Allowance(_amount(found, "base"), _amount(found, "each"))
+
+
+def _pairing(found: Mapping[str, object]) -> PairingLimits:
+    _only(found, "pairing", "floor deviation")
+    return PairingLimits(_amount(found, "floor"), _amount(found, "deviation"))
 
 
 def _only(found: Mapping[str, object], field: str, names: str) -> None:

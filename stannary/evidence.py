@@ -35,6 +35,16 @@ class Measure:
         """Return a measure; a number that is not finite becomes None, as JSON has no word for it."""
         return cls(float(value) if math.isfinite(value) else None, None if limit is None else float(limit))
 
+    @property
+    def share(self) -> float:
+        """Which part of its limit this is: above 1 it is beyond, and what has no limit is none of it."""
+        if self.limit is None:
+            return 0.0
+        value = math.inf if self.value is None else self.value
+        if self.limit == 0:
+            return math.inf if value > 0 else 0.0
+        return value / self.limit
+
 
 @dataclass(frozen=True, slots=True)
 class LeafEvidence:

@@ -42,7 +42,7 @@ from validator.records import Records
 from validator.settings import Settings, WatchSettings
 from validator.votes import RulingStore, Vote, VoteStore
 from validator.watch import Stakes, Watcher
-from validator.weights import Policies
+from validator.weights import FIRST, Policies
 
 if TYPE_CHECKING:
     from validator.prefill import Prefill
@@ -331,11 +331,10 @@ def _parts(
         weights=Policies(
             settings.run_dir / "policies" / place,
             [*settings.relay_urls, settings.coordinator_url],
-            settings.dtype,
             open_policy,
         ),
         open_environment=open_environment,
-        compute=f"transformers {settings.dtype} on {settings.device}",
+        compute=f"transformers {FIRST} on {settings.device}",
         votes=VoteStore(records, seal),
         rulings=RulingStore(records),
     )

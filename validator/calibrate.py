@@ -19,6 +19,7 @@ from stannary.corpus import Corpus, Recorded, policy_digest
 from stannary.e_process import EvidenceRules
 from stannary.errors import SettingsError
 from stannary.rollout import Rollout
+from stannary.standing import SCORE
 from stannary.types import Outcome, to_hex
 from validator import statistics
 from validator.finding import Finding
@@ -27,7 +28,7 @@ from validator.judgement import decide
 from validator.pairing import Way
 from validator.prefill import Prefill
 from validator.samples import CardSamples
-from validator.statistics import SCORE, ChunkMeasure, Measured
+from validator.statistics import ChunkMeasure, Measured
 from validator.tails import lower_rate, upper_rate
 
 FALSE_REJECT_RATE = 1e-4
@@ -128,7 +129,7 @@ def calibrate(
     report: Report = lambda _: None,
     keep: Callable[[CardSamples], None] = lambda _: None,
 ) -> Card:
-    """Return the card of honest recordings of consecutive policy steps, the first of which has none before it.
+    """Return the card of honest recordings of consecutive policy steps.
 
     `fitted` set the limits, `checked` are held against them. `about` is recorded as it is, `keep` is given
     what was measured.
@@ -147,7 +148,9 @@ def calibrate(
             if corpus.policy not in folders:
                 raise SettingsError(f"{path} is of the policy {corpus.policy[:16]}, which is none of those given")
             index = folders[corpus.policy]
-            found += bench.samples(corpus, policies[index], policies[index - 1] if index else None)
+            # An engine lies on the way back as far as on the way forth: the first step is paired with the next.
+            neighbour = policies[index - 1] if index else policies[1] if len(policies) > 1 else None
+            found += bench.samples(corpus, policies[index], neighbour)
             report(f"{path.name}: {len(corpus.groups)} submissions of {corpus.engine} measured")
         return found
 
@@ -215,7 +218,7 @@ def _score(each: Sequence[Measured], decided: Finding, thresholds: Thresholds) -
     """Return the score that a validator publishes: of the first compute alone where that has nothing against it."""
     first = statistics.judge(each[0], thresholds)
     found = (first if first.is_fine else decided).measures.get(SCORE)
-    return 0.0 if found is None else statistics.share(found)
+    return 0.0 if found is None else found.share
 
 
 def _submissions_to(rules: EvidenceRules, counts: Sequence[int], log10: float) -> int | None:

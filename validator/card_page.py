@@ -105,7 +105,7 @@ NUMBERS = (
         "pairing", "Towards the policy step before",
         "Standard errors by which the proved states lie on the way to that policy step. Less than 0 is drawn as 0.",
         lambda record: record.pairing,
-        lambda limits, _, __: [(limits.pairing, "our limit")],
+        lambda limits, _, __: [(limits.pairing.deviation, "our limit")],
     ),
 )  # fmt: skip
 

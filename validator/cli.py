@@ -42,7 +42,6 @@ watch_app = typer.Typer(
     help="Judge a sample of a pool's leaves again, and dispute what is wrong.", pretty_exceptions_enable=False
 )
 
-Dtype = Annotated[str | None, typer.Option(help="Compute of the prefill: fp32 or bf16.")]
 Device = Annotated[str | None, typer.Option(help="Device of the prefill.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the prefill.")]
 
@@ -57,7 +56,6 @@ def start(
     relay_urls: RelayUrls = None,
     keystore: KeystoreFile = None,
     password_file: PasswordFile = None,
-    dtype: Dtype = None,
     device: Device = None,
     threads: Threads = None,
 ) -> None:
@@ -72,7 +70,6 @@ def start(
         relay_urls=tuple(relay_urls) if relay_urls else None,
         keystore=keystore,
         password_file=password_file,
-        dtype=dtype,
         device=device,
         threads=threads,
     )
@@ -108,7 +105,6 @@ def watch(
     ] = None,
     location: Annotated[str | None, typer.Option(help="Where disputed bytes are served; the coordinator.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the sample; chance unless given.")] = None,
-    dtype: Dtype = None,
     device: Device = None,
     threads: Threads = None,
 ) -> None:
@@ -127,7 +123,6 @@ def watch(
         max_bonds=max_bonds,
         location=location,
         seed=seed,
-        dtype=dtype,
         device=device,
         threads=threads,
     )

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stannary.errors import Malformed
+from validator.tails import lower_rate
 
 BPS = 10_000
 SHARES = (0.01, 0.05, 0.2, 1.0)
@@ -360,7 +361,7 @@ def read_attacks(data: bytes) -> tuple[Attack, ...]:
 
     {"attacks": {NAME: {"n": submissions, "detected": of them, "rate_lower_95": of the rate, "faulted": of the detected,
      "cost_share"?: number, "submissions_to_slash"?: {SHARE: number or null}}}}
-    The fault share is the lower end of its own exact 95 % interval. Raises: Malformed.
+    The fault share is the lower end of its own exact one-sided 95 % interval, as the rate is. Raises: Malformed.
     """
     try:
         document = json.loads(data)
@@ -446,7 +447,7 @@ def _read_attack(name: str, row: object) -> Attack:
     return Attack(
         name=name,
         detection=lower,
-        fault_share=lower_95(faulted, detected),
+        fault_share=lower_rate(faulted, detected) if detected else 0.0,
         cost_share=_real(f"{name}: cost_share", cost_share),
         submissions_to_slash=_read_evidence(name, row.get("submissions_to_slash", {})),
         cost_reason=reason,
@@ -465,23 +466,6 @@ def _read_evidence(name: str, found: object) -> dict[float, float]:
             raise Malformed(place, expected="shares such as 0.05", got=key) from None
         counts[share] = math.inf if value is None else _real(f"{place}[{key}]", value, least=1.0)
     return counts
-
-
-def lower_95(hits: int, total: int) -> float:
-    """Return the lower end of the exact (Clopper-Pearson) 95 % interval of a share; 0 of nothing."""
-    if hits == 0:
-        return 0.0
-    logs = [math.lgamma(total + 1) - math.lgamma(k + 1) - math.lgamma(total - k + 1) for k in range(hits, total + 1)]
-
-    def reaches(share: float) -> float:
-        log, rest = math.log(share), math.log1p(-share)
-        return math.fsum(math.exp(logs[k - hits] + k * log + (total - k) * rest) for k in range(hits, total + 1))
-
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if reaches(middle) > 0.025 else (middle, high)
-    return low
 
 
 def _real(name: str, value: object, *, least: float = 0.0, above: float | None = None, most: float = math.inf) -> float:

@@ -23,6 +23,7 @@ from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash
 from stannary.sampling.statistics import INFORMATIVE, summarise
 from stannary.slots import taken_lease_hash
+from stannary.standing import SCORE
 from stannary.structs import Domain, Lease, SignedStruct
 from stannary.toploc import CHUNK_TOKENS, chunk_count
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
@@ -31,8 +32,8 @@ from validator import checks, statistics
 from validator.calibrate import PUBLISHED
 from validator.checks import Leaf, PolicyFacts, Read, Rules, StepFacts
 from validator.finding import Finding
-from validator.judgement import Judge, Judgement
-from validator.statistics import SCORE, ChunkMeasure, Measured, share
+from validator.judgement import Judge, Judgement, agreed_pairings
+from validator.statistics import ChunkMeasure, Measured
 
 SHOWN_TOKENS = 5
 """Tokens furthest from what the seed picks that are shown of a submission."""
@@ -304,8 +305,11 @@ def _measured(
     views = tuple(view(each, rollouts, judge.card.thresholds, words) for each in measured)
     found = [statistics.judge(each, judge.card.thresholds) for each in measured]
     milder = views[found.index(min(found, key=lambda finding: finding.outcome))]
-    for name in STATISTICAL:
-        table.measured(name, getattr(milder, name), "" if len(views) == 1 else f"by {milder.compute}", is_audited)
+    by = "" if len(views) == 1 else f"by {milder.compute}"
+    table.measured("activations", milder.activations, by, is_audited)
+    paired = statistics.judge_pairings(agreed_pairings(measured), judge.card.thresholds)
+    table.measured("pairing", paired, "" if len(views) == 1 else "by all computes together", is_audited)
+    table.measured("sampling", milder.sampling, by, is_audited)
     return Recomputed(table.rows, views, judgement if table.is_known else None, is_audited=is_audited)
 
 
@@ -315,7 +319,7 @@ def view(measured: Measured, rollouts: Sequence[Rollout], thresholds: Thresholds
     return View(
         compute=measured.compute,
         activations=statistics.judge_activations(measured.chunks, thresholds),
-        pairing=statistics.judge_pairings(measured.pairings, thresholds),
+        pairing=statistics.judge_pairings(measured.pairings if measured.is_exact else (), thresholds),
         sampling=statistics.judge_sampling(sampled, thresholds, measured.place),
         chunks=tuple(_chunk_row(found, rollouts, thresholds, words) for found in measured.chunks),
         tokens=tuple(_token_rows(measured, rollouts, thresholds, words)),
@@ -395,7 +399,7 @@ def differences(member: LeafEvidence, own: Judgement) -> tuple[str, ...]:
             continue
         if there.limit != here.limit:
             found.append(f"limit of {name}: {_number(there.limit)} there, {_number(here.limit)} here")
-        if (share(there) > 1) is not (share(here) > 1):
+        if (there.share > 1) is not (here.share > 1):
             found.append(
                 f"{name}: {_number(there.value)} of {_number(there.limit)} there, "
                 f"{_number(here.value)} of {_number(here.limit)} here"
@@ -611,13 +615,13 @@ def _nearest(found: Finding) -> str:
     limited = [(name, own) for name, own in found.measures.items() if own.limit is not None]
     if not limited:
         return "nothing to measure"
-    name, own = max(limited, key=lambda each: share(each[1]))
+    name, own = max(limited, key=lambda each: each[1].share)
     return f"nearest to its limit: {name}, {_number(own.value)} of {_number(own.limit)}"
 
 
 def _measure_fields(found: Finding) -> tuple[Field, ...]:
     return tuple(
-        Field(name, "" if own.limit is None else f"at most {_number(own.limit)}", _number(own.value), share(own) <= 1)
+        Field(name, "" if own.limit is None else f"at most {_number(own.limit)}", _number(own.value), own.share <= 1)
         for name, own in found.measures.items()
     )
 

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 from pydantic import Field
@@ -40,8 +40,6 @@ class ExplainSettings(RoleSettings):
     """Where policy folders are kept, each policy step in one of its own."""
     relay_urls: tuple[str, ...] = ()
     """Further sources of weights, asked before the coordinator."""
-    dtype: Literal["bf16", "fp32"] = "fp32"
-    """Compute of the first prefill; the other one is used where it has something against the leaf."""
     device: str = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads of the prefill; torch's own choice unless set."""
@@ -63,7 +61,6 @@ def explain(
     pool: PoolNumber = None,
     coordinator_url: CoordinatorUrl = None,
     relay_urls: RelayUrls = None,
-    dtype: Annotated[str | None, typer.Option(help="Compute of the first prefill: fp32 or bf16.")] = None,
     device: Annotated[str | None, typer.Option(help="Device of the prefill.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the prefill.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
@@ -81,7 +78,6 @@ def explain(
         pool=pool,
         coordinator_url=coordinator_url,
         relay_urls=tuple(relay_urls) if relay_urls else None,
-        dtype=dtype,
         device=device,
         threads=threads,
     )

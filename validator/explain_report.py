@@ -12,7 +12,6 @@ from stannary.evidence import Measure
 from stannary.types import Outcome, Reason, to_hex
 from validator.calibrate import PUBLISHED
 from validator.explain import CHUNK_FIELDS, Check, ChunkRow, Explanation, Field, Member, State, TokenRow, View
-from validator.statistics import share
 
 WHOLE_TABLE = 32
 """Chunks up to which all are shown; of more, the worst half as many."""
@@ -204,7 +203,7 @@ def _cell(measures: Mapping[str, Measure], name: str) -> str:
 def _against(own: Measure, *, slash: bool = False) -> str:
     if own.limit is None:
         return _number(own.value)
-    mark = "!" if share(own) > 1 else ""
+    mark = "!" if own.share > 1 else ""
     return f"{_number(own.value)}{'/' if slash else ' of '}{_number(own.limit)}{mark}"
 
 

@@ -57,7 +57,7 @@ from validator.parts import Parts
 from validator.prefill import Prefill
 from validator.records import Records
 from validator.votes import RulingStore, VoteStore
-from validator.weights import Policies
+from validator.weights import FIRST, Policies
 
 if TYPE_CHECKING:
     from validator.explain_cli import ExplainSettings
@@ -97,8 +97,8 @@ class PublicCoordinator(Protocol):
 class FolderAStep:
     """Policies, each step in a folder of its own: an old one that is fetched anew must not push another out."""
 
-    def __init__(self, parent: Path, sources: list[str], dtype: str, device: str) -> None:
-        self._parent, self._sources, self._dtype, self._device = parent, sources, dtype, device
+    def __init__(self, parent: Path, sources: list[str], device: str) -> None:
+        self._parent, self._sources, self._device = parent, sources, device
 
     def fetch(self, policy_step: int, policy_root: Hash) -> Path:
         """Return a policy step's folder, without loading it."""
@@ -110,7 +110,7 @@ class FolderAStep:
 
     def _of(self, policy_step: int) -> Policies:
         folder = self._parent / f"{policy_step:08d}"
-        return Policies(folder, self._sources, self._dtype, lambda path, dtype: Prefill(path, dtype, self._device))
+        return Policies(folder, self._sources, lambda path, dtype: Prefill(path, dtype, self._device))
 
 
 def gather(settings: ExplainSettings, place: Place, missing: Missing) -> Explanation | None:
@@ -162,11 +162,10 @@ def read_only(settings: ExplainSettings, chain: Chain, terms: PoolTerms, client:
         weights=FolderAStep(
             settings.run_dir / "policies" / place,
             [*settings.relay_urls, settings.coordinator_url],
-            settings.dtype,
             settings.device,
         ),
         open_environment=lambda folder: load_environment(client.document(terms.environment_hash), folder),
-        compute=f"transformers {settings.dtype} on {settings.device}",
+        compute=f"transformers {FIRST} on {settings.device}",
         votes=VoteStore(records, lambda _step, _vote: ZERO_HASH),
         rulings=RulingStore(records),
     )

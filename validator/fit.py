@@ -17,15 +17,25 @@ from typing import TypeVar
 
 import numpy as np
 
-from stannary.cards import Allowance, DriftLimits, MeanDriftLimits, SamplingLimits, Thresholds, evidence_rules
+from stannary.cards import (
+    Allowance,
+    DriftLimits,
+    MeanDriftLimits,
+    PairingLimits,
+    SamplingLimits,
+    Thresholds,
+    evidence_rules,
+)
 from stannary.e_process import EvidenceRules
 from stannary.errors import SettingsError
 from stannary.sampling import Replay, SamplingStatistics, summarise
 from stannary.sampling.statistics import INFORMATIVE
+from stannary.standing import SCORE
 from stannary.toploc import CHUNK_TOKENS
 from validator import statistics
 from validator.finding import Finding
-from validator.statistics import SCORE, ChunkMeasure, Measured
+from validator.pairing import Pairing
+from validator.statistics import ChunkMeasure, Measured
 from validator.tails import F64, LEAST_SAMPLES, SHAPE_MOST, Class, Reach, Tails
 
 FAMILIES = 9
@@ -48,6 +58,8 @@ SCORE_MOST = 1000.0
 UNPAIRED = 1e6
 """Limit of the pairing where too few honest submissions were paired: engines have errors of their own that point
 somewhere, and what they do was not measured."""
+LEAST_IN_CLASS = 8
+"""Pairings of one class below which what they vary by is not known."""
 LEVELS = (0.05, 0.005, 0.0005)
 """How often honest submissions reach the levels of evidence at most."""
 STOP_LOG10, SLASH_LOG10 = 3.0, 6.0
@@ -151,10 +163,11 @@ class _Numbers:
             sampling.append(
                 SamplingLimits(size, rounded_up(rates or LEAST_EVENTS / size), rounded_up(max(gaps, margin / size)))
             )
-        pairing = UNPAIRED
-        if sum(bool(sample.measured.pairings) for sample in self._samples) >= LEAST_SAMPLES:
+        floor, deviation = self._floor(), UNPAIRED
+        if floor is not None:
             # Where the two policies hardly differ it is a normal deviate, and smaller elsewhere: never less than that.
-            pairing = max(NormalDist().inv_cdf(1 - share), limit("pairing", _pairings, share, heaviest=0.0))
+            reached = limit("pairing", partial(_deviations, floor), share, heaviest=0.0)
+            deviation = max(NormalDist().inv_cdf(1 - share), reached)
         return Thresholds(
             drift=drift,
             mean_drift=_falling(means, "exponent_mismatches", "mantissa_mean"),
@@ -163,8 +176,22 @@ class _Numbers:
             beyond_margin=Allowance(BEYOND_BASE, BEYOND_EACH),
             gap_cap=bound,
             sampling=_falling(sampling, "not_chosen_rate", "mean_gap"),
-            pairing=rounded_up(pairing),
+            pairing=PairingLimits(floor or 0.0, rounded_up(deviation)),
         )
+
+    def _floor(self) -> float | None:
+        """Return how far engines lie on the way to another policy by themselves: what their shares vary by beyond their
+        own errors, in the class where that is most. None where that is not known of every class.
+        """
+        classes: dict[tuple[str, str], list[float]] = {}
+        for sample in self._samples:
+            if pairings := _pairings(sample):
+                excess = [(each.share**2 - each.error**2) * each.distance**2 for each in pairings]
+                classes.setdefault((sample.kind, sample.policy), []).extend(excess)
+        sizes = [len(excess) for excess in classes.values()]
+        if sum(sizes) < LEAST_SAMPLES or min(sizes) < LEAST_IN_CLASS:
+            return None
+        return rounded_up(math.sqrt(max(0.0, *(sum(excess) / len(excess) for excess in classes.values()))))
 
     def _gap_margin(self, reaches: dict[str, Reach]) -> float:
         """Return the gap that one honest token in so many lies beyond."""
@@ -208,7 +235,7 @@ def scores_of(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, li
     scores: dict[str, list[float]] = {sample.kind: [] for sample in samples}
     for sample, finding in zip(samples, findings(samples, thresholds), strict=True):
         if SCORE in finding.measures:
-            scores[sample.kind].append(min(SCORE_MOST, statistics.share(finding.measures[SCORE])))
+            scores[sample.kind].append(min(SCORE_MOST, finding.measures[SCORE].share))
     return scores
 
 
@@ -277,5 +304,12 @@ def _piecewise(found: Mapping[int, Sequence[SamplingStatistics]], name: str, sam
     return [float(getattr(piece, name)) for piece in found[id(sample)]]
 
 
-def _pairings(sample: Sample) -> list[float]:
-    return [pairing.errors for pairing in sample.measured.pairings]
+def _pairings(sample: Sample) -> list[Pairing]:
+    """Return the pairings of a sample that tell something, by a compute whose pairings are held against limits."""
+    if not sample.measured.is_exact:
+        return []
+    return [pairing for pairing in sample.measured.pairings if math.isfinite(pairing.error)]
+
+
+def _deviations(floor: float, sample: Sample) -> list[float]:
+    return [pairing.deviation(floor) for pairing in _pairings(sample)]

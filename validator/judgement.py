@@ -14,8 +14,9 @@ from stannary.audit_choice import is_audited
 from stannary.cards import Allowance, Card, Thresholds
 from stannary.environments.environment import Environment
 from stannary.errors import AbstainError
-from stannary.evidence import LeafEvidence
+from stannary.evidence import LeafEvidence, Measure
 from stannary.rollout import Rollout, decode_group
+from stannary.standing import SCORE
 from stannary.structs import Verdict
 from stannary.token_rules import TokenRules
 from stannary.types import ZERO_HASH, Address, Hash, Outcome
@@ -23,8 +24,8 @@ from stannary.verdict import rewards_hash
 from validator import checks, statistics
 from validator.checks import Leaf, PolicyFacts, Read, Rules, StepFacts
 from validator.finding import FINE, Finding, worse
-from validator.pairing import Way
-from validator.statistics import SCORE, Measured, is_statistical
+from validator.pairing import Pairing, Way
+from validator.statistics import Measured, is_statistical
 
 if TYPE_CHECKING:
     import torch
@@ -67,14 +68,11 @@ class Computes:
     """The ways in which this validator can recompute a policy step."""
 
     first: Recompute
+    """In more than bf16."""
     second: Callable[[], Recompute]
-    """The same policy in another number format. Opened only where the first has something against a leaf."""
+    """The same policy in bf16. Opened only where the first has something against a leaf."""
     before: Callable[[], Recompute] | None = None
     """The policy step before, in more than bf16; None where there is none."""
-
-    def exact(self) -> Recompute:
-        """Return the one of the two that computes in more than bf16."""
-        return self.first if self.first.is_exact else self.second()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +187,8 @@ class Judge:
         states = policy.unrounded_states(prompt, completions)
         ways = []
         if self.computes.before is not None:
-            exact = self.computes.exact()
-            own = states if exact is policy else exact.unrounded_states(prompt, completions)
+            first = self.computes.first
+            own = states if policy is first else first.unrounded_states(prompt, completions)
             ways.append(
                 Way("the policy step before", own, self.computes.before().unrounded_states(prompt, completions))
             )
@@ -207,18 +205,57 @@ class Judge:
 def decide(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
     """Return what the computes find together: nothing is held against a leaf that one of them passes.
 
-    Where both find something the milder of the two decides, and the lower score counts.
+    Where both find something the milder of the two decides, and the lower score counts. A pairing is measured by the
+    exact compute; the other concurs where by its states as well the proofs are nearer to the other policy.
     """
     found = [statistics.judge(each, thresholds) for each in measured]
+    if len(found) == 1:
+        return found[0]
     milder = min(found, key=lambda finding: finding.outcome)
+    if milder.is_fine and not (paired := _paired(measured, thresholds)).is_fine:
+        return paired
     scores = [finding.measures[SCORE] for finding in found if SCORE in finding.measures]
-    if len(found) == 1 or not scores:
+    if not scores:
         return milder
-    lowest = min(scores, key=statistics.share)
     explanation = milder.explanation
     if milder.is_fine:
         explanation = f"passed by {measured[found.index(milder)].compute}; by another: {worse(*found).explanation}"
+    lowest = min(scores, key=lambda score: score.share)
     return replace(milder, explanation=explanation, measures={**milder.measures, SCORE: lowest})
+
+
+def _paired(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
+    """Return what pairings that all computes agree on find, with the score of these pairings alone."""
+    found = statistics.judge_pairings(agreed_pairings(measured), thresholds)
+    every = {
+        name: own
+        for each in measured
+        if each.is_exact
+        for name, own in statistics.judge(each, thresholds).measures.items()
+    }
+    if SCORE in every:
+        every[SCORE] = Measure.of(statistics.largest_share(found.measures.values()), 1.0)
+    for each in measured:
+        if not each.is_exact:
+            every |= {f"concurring share of {own.name}": Measure.of(own.share) for own in each.pairings}
+    return replace(found, measures=every)
+
+
+def agreed_pairings(measured: Sequence[Measured]) -> list[Pairing]:
+    """Return the pairings of the exact compute, without those that another compute does not concur with."""
+    return [
+        pairing
+        for exact in measured
+        if exact.is_exact
+        for pairing in exact.pairings
+        if all(
+            other.is_nearer
+            for each in measured
+            if each is not exact
+            for other in each.pairings
+            if other.name == pairing.name
+        )
+    ]
 
 
 def widened(limits: Thresholds) -> Thresholds:
@@ -251,7 +288,7 @@ def widened(limits: Thresholds) -> Thresholds:
             replace(band, not_chosen_rate=GREY_FACTOR * band.not_chosen_rate, mean_gap=GREY_FACTOR * band.mean_gap)
             for band in limits.sampling
         ),
-        pairing=GREY_FACTOR * limits.pairing,
+        pairing=replace(limits.pairing, deviation=GREY_FACTOR * limits.pairing.deviation),
     )
 
 

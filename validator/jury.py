@@ -31,7 +31,7 @@ from stannary.errors import (
     Unavailable,
     Unmined,
 )
-from stannary.standing import ScoredLeaf
+from stannary.standing import SCORE, ScoredLeaf
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling, to_hex
 from stannary.waiting import Waiting
 from validator import checks, duty
@@ -40,7 +40,7 @@ from validator.inspection import SLICE_S, Inspector, Work
 from validator.judgement import Judgement
 from validator.panel import SETTLING_S, delivered_leaves, served_leaves
 from validator.parts import Parts
-from validator.statistics import SCORE, is_statistical, share
+from validator.statistics import is_statistical
 from validator.votes import JurorVote
 
 log = logging.getLogger(__name__)
@@ -514,7 +514,7 @@ def score_of(judgement: Judgement, *, is_screened: bool) -> float | None:
     if finding.outcome is Outcome.ABSTAIN:
         return None
     if SCORE in finding.measures:
-        return share(finding.measures[SCORE])
+        return finding.measures[SCORE].share
     if finding.is_fine or is_statistical(finding) or (finding.outcome is Outcome.REJECT and not is_screened):
         return 0.0
     return math.inf

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
 from stannary.cards import Thresholds
 from stannary.errors import Malformed
 from stannary.sampling import summarise
+from stannary.standing import SCORE
 from validator import statistics
 from validator.fit import SCORE_MOST, Sample
-from validator.statistics import SCORE, Measured
+from validator.judgement import decide
+from validator.statistics import Measured
 
 SAMPLES_FORMAT = "stannary.card-samples.v1"
 _DIGITS = 6
@@ -43,7 +45,8 @@ class Record:
     informative: int
     chunks: int
     pairing: float | None
-    """Standard errors in the direction of the policy step before, None where there is none."""
+    """Standard errors in the direction of the policy step before; None where there is none, or it is not held against
+    a limit."""
 
     @classmethod
     def of(cls, measured: Measured, thresholds: Thresholds, submission: int) -> Self:
@@ -52,8 +55,10 @@ class Record:
         sampled = summarise(measured.replay, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
         drifts = [chunk.drift for chunk in measured.chunks]
         means = [drift.mantissa_mean for drift in drifts]
+        pairings = measured.pairings if measured.is_exact else ()
+        deviations = [pairing.deviation(thresholds.pairing.floor) for pairing in pairings]
         mismatches = [drift.exponent_mismatches for drift in drifts]
-        score = statistics.share(finding.measures[SCORE]) if SCORE in finding.measures else None
+        score = finding.measures[SCORE].share if SCORE in finding.measures else None
         return cls(
             submission=submission,
             is_fine=finding.is_fine,
@@ -67,7 +72,7 @@ class Record:
             largest_gap=_short(sampled.largest),
             informative=sampled.informative,
             chunks=len(drifts),
-            pairing=_short(max(pairing.errors for pairing in measured.pairings)) if measured.pairings else None,
+            pairing=_short(max(deviations)) if deviations else None,
         )
 
 
@@ -92,14 +97,19 @@ class CardSamples:
         checked: Iterable[Sample],
         attacks: Mapping[str, Sequence[Sequence[Measured]]],
     ) -> Self:
-        """Return the records of honest samples, and of attacks: for each submission, what each compute measured."""
+        """Return the records of honest samples, and of attacks: for each submission, what each compute measured.
+
+        The score of an attack is what all computes decide together.
+        """
         return cls(
             card=card,
             fitted=_honest(fitted, thresholds),
             checked=_honest(checked, thresholds),
             attacks={
                 name: [
-                    Record.of(measured, thresholds, number) for number, each in enumerate(found) for measured in each
+                    replace(Record.of(measured, thresholds, number), score=_decided(each, thresholds))
+                    for number, each in enumerate(found)
+                    for measured in each
                 ]
                 for name, found in attacks.items()
             },
@@ -163,6 +173,11 @@ def _honest(samples: Iterable[Sample], thresholds: Thresholds) -> dict[str, list
         own = found.setdefault(sample.kind, [])
         own.append(Record.of(sample.measured, thresholds, len(own)))
     return found
+
+
+def _decided(measured: Sequence[Measured], thresholds: Thresholds) -> float | None:
+    found = decide(measured, thresholds).measures.get(SCORE)
+    return None if found is None else _short(found.share)
 
 
 def _short(value: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -23,8 +23,6 @@ class Settings(RoleSettings):
     """Where policy folders and votes live."""
     relay_urls: tuple[str, ...] = ()
     """Further sources of weights, asked before the coordinator."""
-    dtype: Literal["bf16", "fp32"] = "fp32"
-    """Compute of the prefill; the protocol's states are bf16 in any case."""
     device: str = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads of the prefill; torch's own choice unless set."""

@@ -19,14 +19,13 @@ from stannary.evidence import Measure
 from stannary.rollout import Rollout
 from stannary.sampling import Replay, SamplingStatistics, joined, summarise
 from stannary.sampling.torch import replay_tensor
+from stannary.standing import SCORE
 from stannary.types import Outcome, Reason
 from validator.finding import Finding, fault, reject, worse
 from validator.pairing import Pairing, Way, pair
 
 MEAN_TOKENS = 16
 """Tokens of the shortest chunk that counts in the means over a submission."""
-SCORE = "score"
-"""The measure that evidence is made of: the largest share of its limit that any number reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,7 @@ class Recompute(Protocol):
     """What measuring needs of a policy; `validator.prefill.Prefill` is one."""
 
     compute: str
+    is_exact: bool
 
     @property
     def head_rows(self) -> int:
@@ -65,6 +65,9 @@ class Measured:
     replay: Replay
     """Of all tokens, one rollout after another."""
     pairings: tuple[Pairing, ...] = ()
+    is_exact: bool = True
+    """Whether it computes in more than bf16. Only then are pairings held against limits: a bf16 compute adds rounding
+    errors of its own to the engine's."""
 
     def place(self, flat: int) -> str:
         """Say where a token stands that is counted over all rollouts."""
@@ -96,6 +99,7 @@ def measure(
         lengths=tuple(len(completion) for completion in completions),
         replay=replay_group(completions, rounded, seeds, temperature, policy),
         pairings=tuple(pair(states, proofs, way) for way in ways),
+        is_exact=policy.is_exact,
     )
 
 
@@ -139,7 +143,7 @@ def _held(measured: Measured, thresholds: Thresholds) -> Finding:
     sampled = summarise(measured.replay, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
     return worse(
         judge_activations(measured.chunks, thresholds),
-        judge_pairings(measured.pairings, thresholds),
+        judge_pairings(measured.pairings if measured.is_exact else (), thresholds),
         judge_sampling(sampled, thresholds, measured.place),
     )
 
@@ -164,9 +168,9 @@ def judge_activations(chunks: Sequence[ChunkMeasure], thresholds: Thresholds) ->
         limits = thresholds.drift_limits(found.tokens)
         for name in ("exponent_mismatches", "mantissa_mean", "mantissa_median"):
             own = Measure.of(getattr(found.drift, name), getattr(limits, name))
-            if name not in worst or share(own) > share(worst[name]):
+            if name not in worst or own.share > worst[name].share:
                 worst[name] = own
-            if share(own) > 1 and not failed:
+            if own.share > 1 and not failed:
                 failed = (
                     f"rollout {found.rollout}, chunk {found.chunk} of {found.tokens} tokens: {name} {_against(own)}"
                 )
@@ -176,7 +180,7 @@ def judge_activations(chunks: Sequence[ChunkMeasure], thresholds: Thresholds) ->
         for name in ("exponent_mismatches", "mantissa_mean"):
             mean = sum(float(getattr(found.drift, name)) for found in whole) / len(whole)
             own = worst[f"mean_{name}"] = Measure.of(mean, getattr(means, name))
-            if share(own) > 1 and not failed:
+            if own.share > 1 and not failed:
                 failed = f"mean over {len(whole)} chunks: {name} {_against(own)}"
     return reject(Reason.ACTIVATIONS, failed, worst) if failed else Finding(measures=worst)
 
@@ -191,9 +195,11 @@ def judge_pairings(pairings: Sequence[Pairing], thresholds: Thresholds) -> Findi
     measures: dict[str, Measure] = {}
     failed = ""
     for found in pairings:
-        own = measures[f"towards {found.name}"] = Measure.of(found.errors, thresholds.pairing)
+        own = measures[f"towards {found.name}"] = Measure.of(
+            found.deviation(thresholds.pairing.floor), thresholds.pairing.deviation
+        )
         measures[f"share of {found.name}"] = Measure.of(found.share)
-        if share(own) > 1 and not failed:
+        if own.share > 1 and not failed:
             failed = (
                 f"the proved states lie {found.share:.2f} of the way to {found.name}, "
                 f"{_against(own)} standard errors from the claimed policy"
@@ -242,17 +248,7 @@ def judge_sampling(found: SamplingStatistics, thresholds: Thresholds, place: Cal
 
 def largest_share(measures: Iterable[Measure]) -> float:
     """Return the largest share of its limit that a measure reached; what has no limit has no share."""
-    return max((share(measure) for measure in measures), default=0.0)
-
-
-def share(measure: Measure) -> float:
-    """Return which part of its limit a measure is: above 1 it is beyond."""
-    if measure.limit is None:
-        return 0.0
-    value = math.inf if measure.value is None else measure.value
-    if measure.limit == 0:
-        return math.inf if value > 0 else 0.0
-    return value / measure.limit
+    return max((measure.share for measure in measures), default=0.0)
 
 
 def is_statistical(finding: Finding) -> bool:

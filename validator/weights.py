@@ -17,25 +17,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEPT = 3
-EXACT: Final = "fp32"
-OTHER: Final = {"fp32": "bf16", "bf16": "fp32"}
-"""The compute that a rejection by numbers is checked with, by the one that found it."""
+FIRST: Final = "fp32"
+"""What judges, and what the step before is computed in: only more than bf16 shows in which direction a policy moved."""
+SECOND: Final = "bf16"
+"""What a rejection by numbers is checked with."""
 
 
 class Policies:
     """Fetches policy steps into folders of its own and keeps one loaded, with what is needed beside it."""
 
-    def __init__(
-        self, parent: Path, sources: Sequence[str], dtype: str, open_policy: Callable[[Path, str], Prefill]
-    ) -> None:
+    def __init__(self, parent: Path, sources: Sequence[str], open_policy: Callable[[Path, str], Prefill]) -> None:
         """Use `parent` for the folders and `sources` (base addresses of coordinators or relays) to fetch from.
 
-        `open_policy` loads a folder for a compute, `dtype` is the first one used.
+        `open_policy` loads a folder for a compute.
         """
         self._folders = PolicyFolders(parent, sources, KEPT)
-        self._dtype = dtype
         self._open = open_policy
-        self._loaded: tuple[Hash, Path, Computes] | None = None
+        self._loaded: tuple[tuple[Hash, Hash | None], Path, Computes] | None = None
 
     def fetch(self, policy_step: int, policy_root: Hash) -> Path:
         """Return a policy step's folder, without loading it. Raises: as `load`, but for what loading raises."""
@@ -46,17 +44,18 @@ class Policies:
 
         Raises: Unreachable, Unavailable, PeerError, PolicyError, OperatorError when the disk refuses.
         """
-        if self._loaded is not None and self._loaded[0] == policy_root:
+        roots = (policy_root, before_root)
+        if self._loaded is not None and self._loaded[0] == roots:
             return self._loaded[1:]
         folder = self._folders.folder_of(policy_step, policy_root)
         before = None if before_root is None else self._folders.folder_of(policy_step - 1, before_root)
         self._loaded = None  # freed before the next is opened: two may not fit
         computes = Computes(
-            first=self._open(folder, self._dtype),
-            second=_once(lambda: self._open(folder, OTHER[self._dtype])),
-            before=None if before is None else _once(lambda: self._open(before, EXACT)),
+            first=self._open(folder, FIRST),
+            second=_once(lambda: self._open(folder, SECOND)),
+            before=None if before is None else _once(lambda: self._open(before, FIRST)),
         )
-        self._loaded = (policy_root, folder, computes)
+        self._loaded = (roots, folder, computes)
         log.info("policy step %d loaded", policy_step)
         return self._loaded[1:]
 

@@ -7,7 +7,6 @@ does not have the root which was voted on chain.
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +89,7 @@ class Judged:
     def worst(self) -> tuple[str, Measure] | None:
         """The number that is nearest to its limit, or furthest beyond it; None without any."""
         limited = limited_measures(self.measures)
-        return max(limited, key=lambda each: share(each[1]), default=None)
+        return max(limited, key=lambda each: each[1].share, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +121,7 @@ class Distance:
     @property
     def margin(self) -> float:
         """What was left of the limit at least; negative beyond it."""
-        return 1 - share(self.worst)
-
-
-def share(measure: Measure) -> float:
-    """Return which part of its limit a measure is: above 1 it is beyond."""
-    value = math.inf if measure.value is None else measure.value
-    if not measure.limit:
-        return math.inf if measure.limit == 0 and value > 0 else 0.0
-    return value / measure.limit
+        return 1 - self.worst.share
 
 
 def limited_measures(measures: Mapping[str, Measure]) -> Iterator[tuple[str, Measure]]:
@@ -143,7 +134,7 @@ def distances(leaves: Sequence[Judged]) -> list[Distance]:
     found: dict[str, list[tuple[float, Judged]]] = defaultdict(list)
     for leaf in leaves:
         for name, own in limited_measures(leaf.measures):
-            found[name].append((share(own), leaf))
+            found[name].append((own.share, leaf))
     made = []
     for name, shares in found.items():
         _, leaf = max(shares, key=lambda each: each[0])

@@ -83,12 +83,23 @@ def _turned(scene: Scene) -> Recording:
     return Recording.of(groups, older.seed)
 
 
-def _in_noise(limits: Thresholds) -> Callable[[Scene], Recording]:
+def _normal(states: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(states.shape, generator=generator)
+
+
+def _signs(states: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return noise of one size: with it every value is as far off as any may be."""
+    return torch.randint(0, 2, states.shape, generator=generator) * 2.0 - 1.0
+
+
+def _in_noise(
+    limits: Thresholds, draw: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+) -> Callable[[Scene], Recording]:
     """Add as much noise to an older policy step's states as the limits of drift leave room for."""
 
     def blurred(states: torch.Tensor, size: float, seed: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(seed)
-        return states.float() * (1 + size * torch.randn(states.shape, generator=generator))
+        return states.float() * (1 + size * draw(states, generator))
 
     def rejected(groups: Sequence[Group], right: Sequence[Sequence[torch.Tensor]], size: float) -> int:
         """Return how many groups drift beyond the limits with so much noise."""
@@ -122,6 +133,12 @@ def _in_noise(limits: Thresholds) -> Callable[[Scene], Recording]:
         return Recording.of(groups, older.seed)
 
     return make
+
+
+def _guessed(scene: Scene) -> Recording:
+    """Serve what the next policy step would be if it moved as the one before did, and download none."""
+    *_, earlier, before, _ = scene.workshop.steps(scene.kind.paired_rate)
+    return scene.recorded(scene.workshop.guessed(before, earlier))
 
 
 def _one_stale(scene: Scene) -> Recording:
@@ -167,7 +184,13 @@ def camouflaged(kind: Kind, card: Card) -> Mapping[str, Generated]:
         Generated("int8 matrices, proofs nudged halfway to the right states", _nudged, 0.5 + PREFILL_SHARE, None),
         Generated("int8 matrices, proofs corrected by their mean error", _corrected, 0.5, None),
         Generated(f"stale by 1 at learning rate {rate}, signs turned", _turned, 0.9, None, claim),
-        Generated(f"stale by 1 at learning rate {rate}, in noise", _in_noise(card.thresholds), 0.9, None, claim),
+        *(
+            Generated(
+                f"stale by 1 at learning rate {rate}, in noise{of}", _in_noise(card.thresholds, draw), 0.9, None, claim
+            )
+            for of, draw in (("", _normal), (" of one size", _signs))
+        ),
+        Generated(f"guessed from the two steps before at learning rate {rate}", _guessed, 0.9, None, claim),
         Generated(f"a step ahead, trained by the worker at learning rate {rate}", _ahead, 1.0, None, _last_but_one),
         Generated(f"one rollout of four stale by 1 at learning rate {rate}", _one_stale, 0.975, None, claim),
     )

@@ -105,6 +105,19 @@ class Workshop:
             draft.rename(out)
         return out
 
+    def guessed(self, before: Path, earlier: Path) -> Path:
+        """Return the policy that lies as far beyond `before` as that does beyond `earlier`."""
+        out = self._work / f"guessed-{digest_of(before)[:16]}"
+        if not out.is_dir():
+            draft = out.with_suffix(".draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            shutil.copytree(before, draft)
+            last, first = (load_file(folder / "model.safetensors") for folder in (before, earlier))
+            moved = {name: (2 * value.float() - first[name].float()).to(value.dtype) for name, value in last.items()}
+            save_file(moved, draft / "model.safetensors", metadata={"format": "pt"})
+            draft.rename(out)
+        return out
+
     def suppressing(self, ids: Sequence[int]) -> Path:
         """Return the base policy with rules of its own: some ids are never sampled."""
         out = self._work / f"suppressing-{'-'.join(map(str, ids))}"

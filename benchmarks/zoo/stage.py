@@ -5,6 +5,7 @@ Seeds are those of recordings, so that recorded rollouts replay; every leaf and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -267,17 +268,15 @@ class Stage:
         prompt: Sequence[int],
         completions: Sequence[Sequence[int]],
     ) -> tuple[float, float] | None:
-        """Undo the discount of `validator.pairing` for less than half of the way; backwards is forwards in a mirror."""
+        """Return what `validator.pairing` finds, without its discount for less than half of the way."""
         if self.claim.before is None:
             return None
         before = self.pool.models.open(self.claim.before, EXACT).unrounded_states(prompt, completions)
         found = pair(own, proofs, Way("before", own, before))
-        sign = 1.0
-        if found.share <= 0:
-            mirrored = [2 * a - b for a, b in zip(own, before, strict=True)]
-            found, sign = pair(own, proofs, Way("away", own, mirrored)), -1.0
-        discount = min(1.0, 2 * found.share)
-        return sign * found.share, sign * found.errors / discount if discount > 0 else 0.0
+        if not found.distance or math.isinf(found.error):
+            return None
+        error = math.hypot(found.error, self.pool.card.thresholds.pairing.floor / found.distance)
+        return found.share, found.share / error
 
 
 def is_published_reject(states: torch.Tensor, proofs: Sequence[bytes]) -> bool:

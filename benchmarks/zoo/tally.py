@@ -13,8 +13,8 @@ import numpy.typing as npt
 from benchmarks.zoo.stage import Found
 from stannary.cards import Card
 from stannary.e_process import EvidenceRules
+from stannary.standing import SCORE
 from stannary.types import Outcome, Reason
-from validator.statistics import SCORE
 from validator.tails import lower_rate, upper_rate
 
 SHARES = (0.05, 0.2, 1.0)

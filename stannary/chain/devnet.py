@@ -39,6 +39,9 @@ DEPLOYMENT_FILE = "deployment.json"
 _PROCESS_FILE = "devnet.json"
 _STATE_FILE = "chain-state.json"
 _LOG_FILE = "devnet.log"
+_HISTORY_FOLDER = "history"
+MOST_OLD_STATES = 500
+"""States of past blocks that anvil keeps on disk; a devnet that runs for days would fill it."""
 
 _started: dict[int, subprocess.Popen[bytes]] = {}
 """Nodes that this process started, so that ending one also reaps it."""
@@ -91,6 +94,7 @@ def start(
     _refuse_taken(port)
     command = _hardhat_command(port) if is_hardhat else anvil_command(folder, port, block_time_s, chain_id)
     folder.mkdir(parents=True, exist_ok=True)
+    _forget_history(folder)
     with (folder / _LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -145,6 +149,7 @@ def down(folder: Path) -> bool:
         if node is not None and was_running:
             node.end()
         (folder / _PROCESS_FILE).unlink(missing_ok=True)
+        _forget_history(folder)
         return was_running
 
 
@@ -227,7 +232,14 @@ def anvil_command(folder: Path, port: int, block_time_s: int, chain_id: int = CH
     command = [_anvil_program(), "--host", "127.0.0.1", "--port", str(port), "--quiet"]
     command += ["--chain-id", str(chain_id), "--mnemonic", MNEMONIC]
     command += ["--state", str((folder / _STATE_FILE).resolve()), "--state-interval", str(STATE_INTERVAL_S)]
+    command += ["--cache-path", str((folder / _HISTORY_FOLDER).resolve())]
+    command += ["--max-persisted-states", str(MOST_OLD_STATES)]
     return [*command, "--block-time", str(block_time_s)] if block_time_s else command
+
+
+def _forget_history(folder: Path) -> None:
+    """Remove states of past blocks: no later node reads them, and anvil leaves them behind."""
+    shutil.rmtree(folder / _HISTORY_FOLDER, ignore_errors=True)
 
 
 def _anvil_program() -> str:

@@ -134,7 +134,7 @@ class Scene:
         open_policy: Callable[[Path, str], Prefill] = Prefill,
     ) -> None:
         client = CoordinatorClient(self.storage.url, DOMAIN, address(COORDINATOR), STRANGER)
-        weights = Policies(weights_folder or self.folder / "weights", [self.storage.url], "fp32", open_policy)
+        weights = Policies(weights_folder or self.folder / "weights", [self.storage.url], open_policy)
         self.world.restart(coordinator=client, weights=weights)
 
 

@@ -24,6 +24,7 @@ from stannary.cards import (
     Card,
     DriftLimits,
     MeanDriftLimits,
+    PairingLimits,
     SamplingLimits,
     Thresholds,
     evidence_rules,
@@ -62,7 +63,7 @@ def loose(factor: float) -> Thresholds:
         beyond_margin=Allowance(8.0, 0.02),
         gap_cap=1.0,
         sampling=(SamplingLimits(4, 0.5 * factor, 0.5 * factor),),
-        pairing=50.0,
+        pairing=PairingLimits(0.001, 50.0),
     )
 
 

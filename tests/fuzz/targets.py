@@ -27,6 +27,7 @@ from coordinator.auth import Caller, SignedCall
 from coordinator.routes.weights import ChunkCheck
 from coordinator.routes.work import check_leaf
 from stannary import wire
+from stannary.accusation import Accusation
 from stannary.cards import Card
 from stannary.chain import events
 from stannary.chain.names import SUBMISSION_LEDGER
@@ -63,6 +64,7 @@ from stannary.signing import (
     verify_request,
 )
 from stannary.slots import PayTable, submission_root
+from stannary.standing import ScoredLeaf
 from stannary.structs import Domain, Lease, NodeConsent, Receipt, Request, Submission, Verdict, recover
 from stannary.toploc.proof import PRIME, TOP_K, Proof, parse
 from stannary.types import Hash, Outcome, Reason, parse_address, parse_hash, to_hex
@@ -157,6 +159,15 @@ def _files() -> Iterator[Target]:
         weight=3,
         bombs=lambda: [*_json_bombs(16 << 20, b"", b""), *_inside(_evidence(1), "leaves", 16 << 20), _evidence(20_000)],
     )
+    yield Target(
+        "accusation",
+        lambda data: Accusation.parse(data).evidence_hash(),
+        (Malformed,),
+        tuple(_accusation(count) for count in (1, 3)),
+        kind="json",
+        weight=2,
+        bombs=lambda: [*_json_bombs(1 << 20, b"", b""), *_inside(_accusation(1), "leaves", 1 << 20)],
+    )
     manifests = (_manifest(1), _manifest(3))
     yield Target(
         "manifest",
@@ -220,6 +231,11 @@ def _evidence(leaves: int) -> bytes:
         for n in range(leaves)
     )
     return EvidenceFile(1, 2, 1, _NODE, Hash(b"\x01" * 32), "transformers fp32 on cpu", found).to_bytes()
+
+
+def _accusation(leaves: int) -> bytes:
+    found = tuple(ScoredLeaf(2, slot, Hash(bytes([slot + 1]) * 32), 1.5) for slot in range(leaves))
+    return Accusation(1, _PROVIDER, 1, 3, Hash(b"\x01" * 32), found).to_bytes()
 
 
 def _manifest(chunks: int) -> bytes:

@@ -28,7 +28,6 @@ from validator.economics import (
     flows,
     honest_loss,
     largest_slash,
-    lower_95,
     outlook,
     parse_attack,
     read_attacks,
@@ -37,6 +36,7 @@ from validator.economics import (
     survey,
 )
 from validator.economics_cli import economics
+from validator.tails import lower_rate
 
 BPS = 10_000
 TERMS = Terms(
@@ -464,22 +464,6 @@ def test_share_out_of_range_is_refused(q: float) -> None:
 # -- attacks from files and options
 
 
-@pytest.mark.parametrize(
-    ("hits", "total", "lower"),
-    # Clopper-Pearson by the beta distribution's quantile; for all of n hits it is 0.025^(1/n).
-    [
-        (0, 10, 0.0),
-        (0, 0, 0.0),
-        (1, 10, 0.002529),
-        (5, 10, 0.187086),
-        (10, 10, 0.025**0.1),
-        (64, 64, 0.025 ** (1 / 64)),
-    ],
-)
-def test_lower_end_is_that_of_the_exact_interval(hits: int, total: int, lower: float) -> None:
-    assert lower_95(hits, total) == pytest.approx(lower, abs=1e-6)
-
-
 ROW = {"n": 64, "detected": 32, "rate_lower_95": 0.375, "faulted": 16, "cost_share": 0.7}
 
 
@@ -489,7 +473,7 @@ def test_file_of_attacks_is_read_in_its_order() -> None:
         "int8 matrices": {name: value for name, value in ROW.items() if name != "cost_share"},
     }
     first, second = read_attacks(json.dumps({"name": "attacks", "attacks": rows}).encode())
-    lower = lower_95(16, 32)
+    lower = lower_rate(16, 32)
     assert first == Attack("whatever", 0.375, lower, 0.7, {0.05: 800.0, 1.0: math.inf})
     assert 0.3 < lower < 0.5
     reason = COST_SHARES["int8"][1]

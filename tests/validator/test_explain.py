@@ -17,6 +17,7 @@ from stannary.chain import Block, StepHistory, events
 from stannary.errors import OperatorError, PolicyError, Unavailable
 from stannary.rollout import Rollout, decode_group
 from stannary.slots import PayTable, submission_root
+from stannary.standing import SCORE
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
 from stannary.verdict import pack_outcomes
 from tests.validator.conftest import (
@@ -57,7 +58,6 @@ from validator.finding import FINE, unavailable
 from validator.judgement import Judge, Judgement, screen
 from validator.parts import Parts
 from validator.prefill import Prefill
-from validator.statistics import SCORE
 from validator.votes import Vote
 
 SLOT = 3
@@ -214,7 +214,7 @@ def test_pairing_shows_share_errors_and_limit(bench: Bench, neighbour: Path, toy
     measures = found.views[0].pairing.measures
     errors = measures["towards the policy step before"]
     assert errors.value is not None
-    assert errors.limit == judge.card.thresholds.pairing > errors.value
+    assert errors.limit == judge.card.thresholds.pairing.deviation > errors.value
     told = text_of(honest, found)
     assert f"pairing towards the policy step before {errors.value:.4g} of {errors.limit:.4g}" in told
     assert "pairing share of the policy step before" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,11 +12,24 @@ import pytest
 from stannary.cards import Thresholds
 from stannary.errors import SettingsError
 from stannary.sampling import Replay
+from stannary.standing import SCORE
 from stannary.toploc import CHUNK_TOKENS, ChunkDrift
 from validator import statistics, tails
-from validator.fit import LEVELS, Fit, Sample, cut_informative, findings, fit, pieces, rounded_up, scores_of
+from validator.fit import (
+    LEAST_IN_CLASS,
+    LEVELS,
+    UNPAIRED,
+    Fit,
+    Sample,
+    cut_informative,
+    findings,
+    fit,
+    pieces,
+    rounded_up,
+    scores_of,
+)
 from validator.pairing import Pairing
-from validator.statistics import SCORE, ChunkMeasure, Measured
+from validator.statistics import ChunkMeasure, Measured
 from validator.tails import lower_rate, upper_rate
 
 SIZES = (1, 2, 3, 5, 8, 12, 16, 24)
@@ -42,9 +56,9 @@ def measured(generator: np.random.Generator, *, drift: float = 1.0, gaps: float 
         logprob=np.zeros(tokens),
         top_probability=generator.choice([0.5, 0.99], tokens),
     )
-    errors = float(generator.standard_normal())
+    share = float(generator.standard_normal())
     return Measured(
-        "fp32", tuple(found), (2 * CHUNK_TOKENS,) * (chunks // 2), replay, (Pairing("before", 0.5, errors, 32, 0.01),)
+        "fp32", tuple(found), (2 * CHUNK_TOKENS,) * (chunks // 2), replay, (Pairing("before", share, 1.0, 32, 0.01),)
     )
 
 
@@ -78,7 +92,7 @@ def numbers(thresholds: Thresholds) -> list[float]:
     drift = [v for b in thresholds.drift for v in (b.exponent_mismatches, b.mantissa_mean, b.mantissa_median)]
     means = [v for b in thresholds.mean_drift for v in (b.exponent_mismatches, b.mantissa_mean)]
     sampled = [v for b in thresholds.sampling for v in (b.not_chosen_rate, b.mean_gap)]
-    return [*drift, *means, *sampled, thresholds.pairing]
+    return [*drift, *means, *sampled, thresholds.pairing.deviation]
 
 
 def test_limits_hold_for_what_set_them(fitted: Fit) -> None:
@@ -181,9 +195,60 @@ def test_pairing_is_never_held_tighter_than_a_normal_deviate(fitted: Fit) -> Non
         replace(s, measured=replace(s.measured, pairings=(Pairing("before", 0.0, 0.01, 32, 0.3),)))
         for s in samples(0, 200)
     ]
-    assert fit(small, 1e-4).thresholds.pairing >= 4.2
-    assert fitted.thresholds.pairing >= 4.2
-    assert fitted.thresholds.ladder[0].pairing >= 2.5
+    assert fit(small, 1e-4).thresholds.pairing.deviation >= 4.2
+    assert fitted.thresholds.pairing.deviation >= 4.2
+    assert fitted.thresholds.ladder[0].pairing.deviation >= 2.5
+
+
+def paired(
+    count: int, seed: int, bias: float, spread: float, error: float = 0.1, distance: float = 0.002
+) -> list[Sample]:
+    """Return samples whose shares of the way have errors of their own and one that is common to a submission."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for sample in samples(seed, count):
+        common = bias + spread * generator.normal()
+        share = float(common / distance + error * generator.normal())
+        pairings = (Pairing("before", share, error, 60, distance),)
+        found.append(replace(sample, measured=replace(sample.measured, pairings=pairings)))
+    return found
+
+
+def test_floor_is_what_engines_lie_on_the_way_by_themselves() -> None:
+    still, drifting = paired(100, 1, 0.0, 0.0), paired(100, 2, 0.0005, 0.001)
+    both = [*(replace(s, kind="still") for s in still), *(replace(s, kind="drifting") for s in drifting)]
+    assert fit(still, 1e-4).thresholds.pairing.floor < 0.0001
+    floor = fit(both, 1e-4).thresholds.pairing.floor
+    assert floor == pytest.approx(np.hypot(0.0005, 0.001), rel=0.3)
+
+
+def test_shares_of_honest_engines_stay_within_the_limit_and_a_stale_one_does_not() -> None:
+    """An error that is common to a whole submission shows in no spread of its blocks: only the floor knows it."""
+    limits = fit(paired(150, 3, 0.0002, 0.0005), 1e-3).thresholds.pairing
+    fresh = [s.measured.pairings[0] for s in paired(2000, 4, 0.0002, 0.0005)]
+    assert sum(each.deviation(limits.floor) > limits.deviation for each in fresh) <= 2
+    assert sum(each.deviation(0.0) > limits.deviation for each in fresh) > 10
+    stale = [s.measured.pairings[0] for s in paired(100, 5, 0.008, 0.0005, distance=0.008)]
+    assert all(each.deviation(limits.floor) > limits.deviation for each in stale)
+
+
+def test_pairings_of_which_too_few_tell_something_are_held_to_nothing() -> None:
+    """Short answers have no blocks to take an error from, and a class of a few says nothing of what its engine does."""
+    untold = [
+        replace(s, measured=replace(s.measured, pairings=(Pairing("before", 0.0, math.inf, 3, 0.002),)))
+        for s in samples(8, 60)
+    ]
+    assert fit(untold, 1e-4).thresholds.pairing.deviation == UNPAIRED
+    few = [replace(s, kind="few") for s in paired(LEAST_IN_CLASS - 1, 9, 0.0, 0.0005)]
+    assert fit([*paired(100, 10, 0.0, 0.0005), *few], 1e-4).thresholds.pairing.deviation == UNPAIRED
+
+
+def test_pairings_of_a_compute_that_rounds_set_no_limit() -> None:
+    exact = paired(100, 6, 0.0, 0.0005)
+    rounded = [
+        replace(s, kind="rounded", measured=replace(s.measured, is_exact=False)) for s in paired(100, 7, 0.0, 0.01)
+    ]
+    assert fit([*exact, *rounded], 1e-4).thresholds.pairing == fit(exact, 1e-4).thresholds.pairing
 
 
 def test_score_that_is_no_finite_number_counts_as_far_beyond(fitted: Fit) -> None:

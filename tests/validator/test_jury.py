@@ -19,7 +19,7 @@ from stannary.documents import canonical
 from stannary.errors import NetworkError, Reverted, Unavailable, Unreachable
 from stannary.evidence import Measure
 from stannary.slots import PayTable, submission_root, taken_lease_hash
-from stannary.standing import ScoredLeaf
+from stannary.standing import SCORE, ScoredLeaf
 from stannary.structs import Submission
 from stannary.types import (
     ZERO_HASH,
@@ -70,7 +70,6 @@ from validator.inspection import SLICE_S, abstention
 from validator.judgement import Judgement, Recompute
 from validator.jury import ruling_of, score_of
 from validator.prefill import Prefill
-from validator.statistics import SCORE
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
 

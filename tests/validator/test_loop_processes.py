@@ -67,8 +67,8 @@ class Hall:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start_validator(self, name: str, dtype: str) -> None:
-        self.start(name, "validator", "--coordinator-url", self.url, "--dtype", dtype, "--threads", "1")
+    def start_validator(self, name: str, threads: int) -> None:
+        self.start(name, "validator", "--coordinator-url", self.url, "--threads", str(threads))
 
     def stop(self, name: str) -> int:
         process = self.processes.pop(name)
@@ -150,8 +150,8 @@ def hall(devnet: Devnet, tmp_path: Path, toy: Path, card: Card) -> Iterator[Hall
 def test_validator_processes_decide_a_step_and_overturn_an_accusation(hall: Hall) -> None:
     chain, trainer, pool = hall.devnet.chain, hall.devnet.sender("trainer"), hall.pool
     ledger, voting = chain.submission_ledger, chain.voting_panel
-    for name, dtype in zip(VALIDATORS, ("fp32", "bf16", "fp32", "bf16"), strict=True):
-        hall.start_validator(name, dtype)
+    for name, threads in zip(VALIDATORS, (1, 2, 1, 2), strict=True):
+        hall.start_validator(name, threads)
     hall.start("rig", "worker", "--coordinator-url", hall.url, "--engine", "transformers")
     ledger.open_step(trainer, pool, 0, 0, 3)
     hall.devnet.mine(2)
@@ -166,7 +166,7 @@ def test_validator_processes_decide_a_step_and_overturn_an_accusation(hall: Hall
     assert len(history.votes) == 3
     for vote in history.votes.values():
         assert unpack_outcomes(vote.outcomes, history.positions) == [Outcome.ACCEPT] * 3
-    assert len({vote.verdict_root for vote in history.votes.values()}) == 1, "whatever their dtype"
+    assert len({vote.verdict_root for vote in history.votes.values()}) == 1, "whatever their threads"
 
     case_id = accuse(hall)
     for vote in history.votes.values():
@@ -192,7 +192,7 @@ def test_validator_processes_decide_a_step_and_overturn_an_accusation(hall: Hall
 
     first = hall.devnet.name_of(history.panel[0])
     assert hall.stop(first) == 0
-    hall.start_validator(first, "bf16")
+    hall.start_validator(first, 2)
     ledger.open_step(trainer, pool, 1, 0, 2)
     hall.devnet.mine(2)
     hall.eventually(lambda: is_voted(1), "votes on the second step")

@@ -10,12 +10,14 @@ import pytest
 from stannary.cards import Card, Thresholds
 from stannary.evidence import Measure
 from stannary.sampling import Replay, SamplingStatistics, summarise
+from stannary.standing import SCORE
 from stannary.toploc import ChunkDrift
 from stannary.types import Outcome, Reason
 from validator import statistics
 from validator.finding import Finding, fault, reject, worse
+from validator.judgement import agreed_pairings, decide
 from validator.pairing import Pairing
-from validator.statistics import SCORE, ChunkMeasure, Measured
+from validator.statistics import ChunkMeasure, Measured
 
 NOTHING = ChunkDrift(0, 0.0, 0.0)
 
@@ -41,6 +43,8 @@ def measured(
     chunks: int = 8,
     pairings: tuple[Pairing, ...] = (),
     top_probability: float = 0.5,
+    *,
+    is_exact: bool = True,
 ) -> Measured:
     gap = np.zeros(256) if gap is None else gap
     return Measured(
@@ -49,7 +53,15 @@ def measured(
         lengths=(128, 128),
         replay=replay_of(gap, top_probability),
         pairings=pairings,
+        is_exact=is_exact,
     )
+
+
+def pairing(share: float, deviation: float) -> Pairing:
+    """Return one whose only error is its own, so that no floor adds to it."""
+    found = Pairing("the policy step before", share, share / deviation, 60, 1e9)
+    assert found.deviation(0.001) == pytest.approx(deviation)
+    return found
 
 
 def test_sampling_gaps_within_the_card_are_fine(card: Card) -> None:
@@ -139,13 +151,14 @@ def test_small_drift_of_every_chunk_adds_up(name: str, card: Card) -> None:
 
 
 def test_states_on_the_way_to_another_policy_are_rejected(card: Card) -> None:
-    limit = card.thresholds.pairing
-    near = Pairing("the policy step before", 0.97, limit * 1.01, 60, 0.003)
+    limits = card.thresholds.pairing
+    near = pairing(0.97, limits.deviation * 1.01)
     found = statistics.judge(measured(pairings=(near,)), card.thresholds)
     assert (found.outcome, found.reason) == (Outcome.REJECT, Reason.PAIRING)
     assert "0.97 of the way to the policy step before" in found.explanation
-    far = replace(near, errors=limit * 0.99)
+    far = pairing(0.97, limits.deviation * 0.99)
     assert statistics.judge(measured(pairings=(far,)), card.thresholds).is_fine
+    assert statistics.judge(measured(pairings=(near,), is_exact=False), card.thresholds).is_fine
 
 
 def drifted(mean: float) -> Measured:
@@ -180,10 +193,47 @@ def test_score_rises_with_what_is_measured(card: Card) -> None:
 
 
 def test_share_of_a_measure_without_finite_value_or_with_limit_zero() -> None:
-    assert statistics.share(Measure(None, 2.0)) == np.inf
-    assert statistics.share(Measure(3.0, None)) == 0.0
-    assert statistics.share(Measure(0.0, 0.0)) == 0.0
-    assert statistics.share(Measure(0.1, 0.0)) == np.inf
+    assert Measure(None, 2.0).share == np.inf
+    assert Measure(3.0, None).share == 0.0
+    assert Measure(0.0, 0.0).share == 0.0
+    assert Measure(0.1, 0.0).share == np.inf
+
+
+def test_exact_compute_pairs_and_the_other_concurs(card: Card) -> None:
+    """By the other's states the proofs have to be nearer to the step before as well; its own errors do not count."""
+    found = pairing(0.97, card.thresholds.pairing.deviation * 1.5)
+    exact = measured(pairings=(found,))
+    concurs, differs = (
+        measured(pairings=(replace(found, share=share, error=5.0),), is_exact=False) for share in (0.51, 0.49)
+    )
+    rejected = decide([exact, concurs], card.thresholds)
+    assert (rejected.outcome, rejected.reason) == (Outcome.REJECT, Reason.PAIRING)
+    assert rejected.measures[SCORE].share == pytest.approx(1.5)
+    assert rejected.measures["concurring share of the policy step before"].value == 0.51
+    passed = decide([exact, differs], card.thresholds)
+    assert passed.is_fine
+    assert passed.measures[SCORE].share < 0.5
+    assert "passed by" in passed.explanation
+    assert agreed_pairings([exact, concurs]) == [found]
+    assert agreed_pairings([exact, differs]) == agreed_pairings([concurs]) == []
+
+
+def test_submission_too_short_to_score_is_paired_all_the_same(card: Card) -> None:
+    """A sharp policy leaves few informative tokens; its states are as telling as any."""
+    found = pairing(0.97, card.thresholds.pairing.deviation * 1.5)
+    both = [measured(pairings=(found,), top_probability=0.99, is_exact=is_exact) for is_exact in (True, False)]
+    decided = decide(both, card.thresholds)
+    assert (decided.outcome, decided.reason) == (Outcome.REJECT, Reason.PAIRING)
+    assert SCORE not in decided.measures
+
+
+def test_pairing_that_all_agree_on_lends_nothing_to_other_numbers(card: Card) -> None:
+    """One compute alone sees drift far beyond the limits: the score is that of the pairing."""
+    found = pairing(0.97, card.thresholds.pairing.deviation * 1.5)
+    exact = measured(drift=replace(NOTHING, mantissa_mean=1e6), pairings=(found,))
+    decided = decide([exact, measured(pairings=(found,), is_exact=False)], card.thresholds)
+    assert (decided.outcome, decided.reason) == (Outcome.REJECT, Reason.PAIRING)
+    assert decided.measures[SCORE].share == pytest.approx(1.5)
 
 
 def test_worse_finding_decides_and_all_measures_are_kept(card: Card) -> None:

@@ -35,7 +35,7 @@ def policies(opened: list[tuple[str, str]], tmp_path: Path) -> Policies:
         opened.append((folder.name, dtype))
         return opened[-1]
 
-    made = Policies(tmp_path, [], "fp32", open_policy)  # type: ignore[arg-type]
+    made = Policies(tmp_path, [], open_policy)  # type: ignore[arg-type]
     made._folders = Folders()  # type: ignore[assignment]
     return made
 
@@ -51,6 +51,17 @@ def test_second_format_and_the_step_before_are_opened_when_asked_for_and_once(
         assert computes.before() == ("policy-1", "fp32")
     assert opened == [("policy-2", "fp32"), ("policy-2", "bf16"), ("policy-1", "fp32")]
     assert policies.load(2, ROOTS[2], ROOTS[1])[1] is computes
+
+
+def test_step_that_changed_nothing_is_paired_with_its_own_step_before(
+    policies: Policies, opened: list[tuple[str, str]]
+) -> None:
+    """Two policy steps may have one root: what was loaded for the first is not what the second is paired with."""
+    _, first = policies.load(1, ROOTS[1], None)
+    _, other = policies.load(1, ROOTS[1], ROOTS[0])
+    assert (first.before, opened) == (None, [("policy-1", "fp32")] * 2)
+    assert other.before is not None
+    assert other.before() == ("policy-0", "fp32")
 
 
 def test_first_policy_step_has_none_before(policies: Policies) -> None:

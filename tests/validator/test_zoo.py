@@ -153,10 +153,11 @@ def test_evidence_of_high_scores_convicts_and_of_low_ones_never(card: Card) -> N
 
 
 def test_submissions_that_point_one_way_add_up(card: Card) -> None:
-    away = [entry("ACCEPT", 0.1, 1.0, card.thresholds.pairing / 3)] * 8
-    found = curve(away, card)["pairing_added_up"]
-    assert (found[0], found[-1]) == (0.0, 1.0)
-    assert len(found) == len(SUBMISSIONS)
     chance = np.random.default_rng(0).normal(size=50)
-    honest = [entry("ACCEPT", 0.1, 0.1 * float(one), float(one)) for one in chance]
-    assert max(curve(honest, card)["pairing_added_up"]) < 0.1
+    limit = card.thresholds.pairing.deviation
+    away = curve([entry("ACCEPT", 0.1, 1 + 0.5 * float(one), limit / 3) for one in chance], card)
+    honest = curve([entry("ACCEPT", 0.1, 0.1 * float(one), float(one)) for one in chance], card)
+    for way in ("pairings_added_up", "shares_added_up"):
+        assert (away[way][0], away[way][-1]) == (0.0, 1.0)
+        assert len(away[way]) == len(SUBMISSIONS)
+        assert max(honest[way]) < 0.1

@@ -15,7 +15,16 @@ import typer
 from typer.testing import CliRunner
 
 from stannary import wallet
-from stannary.cards import Allowance, Card, DriftLimits, MeanDriftLimits, SamplingLimits, Thresholds, evidence_rules
+from stannary.cards import (
+    Allowance,
+    Card,
+    DriftLimits,
+    MeanDriftLimits,
+    PairingLimits,
+    SamplingLimits,
+    Thresholds,
+    evidence_rules,
+)
 from stannary.chain import Event, events
 from stannary.e_process import EvidenceRules, Level
 from stannary.errors import SettingsError, Unavailable, Unreachable
@@ -52,7 +61,7 @@ LIMITS = Thresholds(
     beyond_margin=Allowance(2.0, 0.002),
     gap_cap=1.0,
     sampling=(SamplingLimits(32, 0.1, 0.01),),
-    pairing=5.0,
+    pairing=PairingLimits(0.001, 5.0),
 )
 CARD = Card(
     temperature_milli=1000,

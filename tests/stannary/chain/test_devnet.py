@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stannary.chain import devnet as local
+from stannary.chain.connection import Connection
 from stannary.errors import Reverted, SettingsError, Unreachable
 from stannary.types import Address
 from tests.chains import TOKENS
@@ -36,6 +37,19 @@ def test_devnet_up_twice_is_one_chain_and_down_keeps_its_state(tmp_path: Path) -
         assert (later.balance_of(SOMEBODY), later.token.balance_of(SOMEBODY)) == (5, 7 * TOKENS)
     finally:
         local.down(tmp_path)
+
+
+def test_old_states_lie_in_the_folder_and_go_with_the_node(tmp_path: Path) -> None:
+    """Anvil would put them below the home folder, without an end, and leave them there."""
+    try:
+        port = local.free_port()
+        local.up(tmp_path, port, block_time_s=0)
+        local.mine(Connection(f"http://127.0.0.1:{port}"), 1 + 4 * local.MOST_OLD_STATES)
+        kept = [path for path in (tmp_path / "history").rglob("*") if path.is_file()]
+        assert 0 < len(kept) <= local.MOST_OLD_STATES + 1
+    finally:
+        local.down(tmp_path)
+    assert not (tmp_path / "history").exists()
 
 
 def test_devnet_on_a_taken_port_says_so(tmp_path: Path) -> None:
