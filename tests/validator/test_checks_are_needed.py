@@ -23,7 +23,7 @@ from validator.checks import Leaf, Read, Rules
 from validator.finding import FINE, Finding
 from validator.judgement import screen
 
-ALMOST_NOTHING = 1e-4
+ALMOST_NOTHING = 2.5e-4
 """A learning rate at which one policy step moves the toy less than honest numerics may."""
 
 PAID = (Outcome.ACCEPT, Reason.NONE)

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from benchmarks.zoo import tally
-from benchmarks.zoo.curves import SUBMISSIONS, curve
 from benchmarks.zoo.decoding import Decoder, Wish, decode
 from benchmarks.zoo.forged import FORGED, Material, attempt, identities_share_seeds, proved
 from benchmarks.zoo.generated import Scene
@@ -150,14 +148,3 @@ def test_evidence_of_high_scores_convicts_and_of_low_ones_never(card: Card) -> N
     assert often is not None
     assert rare is not None
     assert often < rare
-
-
-def test_submissions_that_point_one_way_add_up(card: Card) -> None:
-    chance = np.random.default_rng(0).normal(size=50)
-    limit = card.thresholds.pairing.deviation
-    away = curve([entry("ACCEPT", 0.1, 1 + 0.5 * float(one), limit / 3) for one in chance], card)
-    honest = curve([entry("ACCEPT", 0.1, 0.1 * float(one), float(one)) for one in chance], card)
-    for way in ("pairings_added_up", "shares_added_up"):
-        assert (away[way][0], away[way][-1]) == (0.0, 1.0)
-        assert len(away[way]) == len(SUBMISSIONS)
-        assert max(honest[way]) < 0.1
