@@ -186,7 +186,7 @@ class Zoo:
         by_rule = mean(value for group in values[0] for value in group)
         return figures | {
             "grey": sum(entry["is_grey"] for entry in rows),
-            "without_score": sum(tally.score(entry) is None for entry in rows),
+            "without_score": sum(tally.scores_of(entry) is None for entry in rows),
             "shift": {
                 "of": attack.aim.name,
                 "by_the_rule": round(by_rule, 4),

@@ -3,9 +3,9 @@
 python -m benchmarks.simulate_evidence [--card validator/cards/toy.json] [--scores FILE.json] [--providers 100000]
 
 Honest providers draw their scores at worst as the card allows, as much worse than that as a card may be wrong, and,
-from a file {class: [scores]}, as measured. A provider's scores hang together: some of it is the provider's own, some
-lasts for a while. Each class keeps its own distribution. Cheats' other submissions count as the best that there are, as
-a jury counts leaves that nobody names. Writes benchmarks/results/evidence.json.
+from a file {class: [[score of each part]]}, as measured. A provider's scores hang together: some of it is the
+provider's own, some lasts for a while. Each class keeps its own distribution. Cheats' other submissions count as the
+best that there are, as a jury counts leaves that nobody names. Writes benchmarks/results/evidence.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from benchmarks.figures import figure, missed, write_results
 from stannary.cards import Card
-from stannary.e_process import STAKES, EvidenceRules
+from stannary.e_process import FAMILIES, PARTS, STAKES, EvidenceRules
 from validator.tails import lower_rate, upper_rate
 
 F64 = npt.NDArray[np.float64]
@@ -70,6 +70,8 @@ class Cheat:
 
     levels: int
     power: float
+    part: str = max(FAMILIES, key=FAMILIES.__getitem__)
+    """Of the checks; in the others they go beyond no level. By default that in which it is the weakest evidence."""
 
 
 def main() -> int:
@@ -117,7 +119,7 @@ def main() -> int:
 def histories(card: Card, scores: Path | None) -> dict[str, tuple[F64, Bond, str]]:
     """Return what is simulated of honest providers: how often each class goes beyond each level, bond and target."""
     rules = card.evidence
-    allowed = np.array([[level.honest_at_most for level in rules.levels]])
+    allowed = by_part([level.honest_at_most for level in rules.levels])
     target = f"<= {ALLOWED:g}"
     found = {}
     for name, bond in BONDS.items():
@@ -139,6 +141,15 @@ def histories(card: Card, scores: Path | None) -> dict[str, tuple[F64, Bond, str
     return found
 
 
+def by_part(levels: Sequence[float]) -> F64:
+    """Return how often a class goes beyond each level in each part, by how often it may in any.
+
+    Shapes: [1, parts, levels].
+    """
+    families = np.array(list(FAMILIES.values()))
+    return np.outer(families / families.sum(), levels)[None]
+
+
 def cheats(rules: EvidenceRules) -> dict[str, tuple[float, Cheat, int]]:
     """Return what is simulated of cheats: the share of submissions, what these score, honest ones before."""
     top, middle = len(rules.levels), (len(rules.levels) + 1) // 2
@@ -146,6 +157,7 @@ def cheats(rules: EvidenceRules) -> dict[str, tuple[float, Cheat, int]]:
         "always found": Cheat(top, 1.0),
         "found half the time": Cheat(top, 0.5),
         f"never beyond level {middle} of {top}": Cheat(middle, 1.0),
+        "never beyond level 1, in the pairing": Cheat(1, 1.0, "pairing"),
     }
     found = {f"cheat in {share:.0%}, {kind}": (share, cheat, 0) for kind, cheat in kinds.items() for share in CHEATS}
     found |= {
@@ -156,15 +168,10 @@ def cheats(rules: EvidenceRules) -> dict[str, tuple[float, Cheat, int]]:
     return found
 
 
-def beyond_of(rules: EvidenceRules, scores: Mapping[str, Sequence[float]]) -> F64:
-    """Return how often each class goes beyond each level. Shapes: result [classes, levels]."""
-    return np.array(
-        [
-            [sum(score > level.score for score in own) / len(own) for level in rules.levels]
-            for own in scores.values()
-            if own
-        ]
-    )
+def beyond_of(rules: EvidenceRules, scores: Mapping[str, Sequence[Sequence[float]]]) -> F64:
+    """Return how often each class goes beyond each level in each part. Shapes: result [classes, parts, levels]."""
+    levels = np.array([level.score for level in rules.levels])
+    return np.array([(np.array(own)[..., None] > levels).mean(axis=0) for own in scores.values() if own])
 
 
 def not_excluded(card: Card) -> F64 | None:
@@ -174,12 +181,12 @@ def not_excluded(card: Card) -> F64 | None:
         return None
     uppers = [float(level["rate_upper_95"]) for level in checked["levels"]]
     allowed = [level.honest_at_most for level in card.evidence.levels]
-    return np.array([[min(upper, share) for upper, share in zip(uppers, allowed, strict=True)]])
+    return by_part([min(upper, share) for upper, share in zip(uppers, allowed, strict=True)])
 
 
 def gains(rules: EvidenceRules) -> F64:
-    """Return what a submission multiplies each part of the evidence by. Shapes: [brackets, stakes]."""
-    return np.asarray(1 + np.outer(rules.payoffs - 1, STAKES))
+    """Return what a submission multiplies the evidence of a part by. Shapes: [parts, brackets, stakes]."""
+    return np.asarray(1 + (rules.payoffs - 1)[..., None] * np.array(STAKES))
 
 
 def honest(
@@ -187,9 +194,9 @@ def honest(
 ) -> F64:
     """Return the largest evidence (log 10) in the history of each provider.
 
-    Shapes: beyond [classes, levels]; each provider is of one class by chance. Result [providers].
+    Shapes: beyond [classes, parts, levels]; each provider is of one class by chance. Result [providers].
     """
-    cuts = np.array([[_deviate(share) for share in row] for row in beyond])
+    cuts = np.array([[[_deviate(share) for share in row] for row in part] for part in beyond])
     found = [
         _block(gains(rules), cuts, bond, min(BLOCK, providers - start), submissions, generator)
         for start in range(0, providers, BLOCK)
@@ -198,22 +205,23 @@ def honest(
 
 
 def _block(gain: F64, cuts: F64, bond: Bond, providers: int, submissions: int, generator: np.random.Generator) -> F64:
-    own_cuts = cuts[generator.integers(len(cuts), size=providers)].T
+    own_cuts = np.moveaxis(cuts[generator.integers(len(cuts), size=providers)], 2, 0)  # [levels, providers, parts]
     steady = math.sqrt(bond.provider) * generator.standard_normal(providers)
     hours = generator.standard_normal(providers)
     fresh = math.sqrt(1 - bond.memory**2)
     rest = math.sqrt(1 - bond.provider - bond.hours)
-    parts = np.ones((providers, gain.shape[1]))
+    evidence = np.ones((providers, len(PARTS), len(STAKES)))
     largest = np.ones(providers)
     for _ in range(submissions):
-        deviate = steady + rest * generator.standard_normal(providers)
+        common = steady
         if bond.hours:
-            deviate += math.sqrt(bond.hours) * hours
+            common = steady + math.sqrt(bond.hours) * hours
             hours = bond.memory * hours + fresh * generator.standard_normal(providers)
+        deviate = common[:, None] + rest * generator.standard_normal((providers, len(PARTS)))
         bracket = sum((deviate > cut).astype(np.intp) for cut in own_cuts)
-        parts *= gain[bracket]
-        np.clip(parts, LEAST, MOST, out=parts)
-        np.maximum(largest, parts.mean(axis=1), out=largest)
+        evidence *= gain[np.arange(len(PARTS)), bracket]
+        np.clip(evidence, LEAST, MOST, out=evidence)
+        np.maximum(largest, evidence.mean(axis=(1, 2)), out=largest)
     return np.asarray(np.log10(largest))
 
 
@@ -231,19 +239,20 @@ def slashed_at(
     `banked` honest submissions came before and are not counted.
     """
     gain = gains(rules)
-    parts = np.tile(np.maximum(gain[0] ** banked, LEAST), (providers, 1))
+    evidence = np.tile(np.maximum(gain[:, 0] ** banked, LEAST), (providers, 1, 1))
+    brackets = np.array([[0, cheat.levels * (part == cheat.part)] for part in PARTS]).T
     times = np.full(providers, math.inf)
     bound = 10.0**rules.slash_log10
     for number in range(1, longest + 1):
-        is_seen = generator.random(len(parts)) < share * cheat.power
-        parts *= gain[np.where(is_seen, cheat.levels, 0)]
-        np.clip(parts, LEAST, MOST, out=parts)
-        is_slashed = parts.mean(axis=1) >= bound
+        is_seen = generator.random(len(evidence)) < share * cheat.power
+        evidence *= gain[np.arange(len(PARTS)), brackets[is_seen.astype(np.intp)]]
+        np.clip(evidence, LEAST, MOST, out=evidence)
+        is_slashed = evidence.mean(axis=(1, 2)) >= bound
         if is_slashed.any():
             open_ones = np.flatnonzero(np.isinf(times))
             times[open_ones[is_slashed]] = number
-            parts = parts[~is_slashed]
-        if not len(parts):
+            evidence = evidence[~is_slashed]
+        if not len(evidence):
             break
     return times
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
@@ -25,7 +25,7 @@ from eth_utils.crypto import keccak
 
 from stannary.chain import StepHistory
 from stannary.documents import canonical, document_hash, parse_document
-from stannary.e_process import EvidenceRules
+from stannary.e_process import PARTS, EvidenceRules, Scores
 from stannary.errors import Malformed
 from stannary.standing import ScoredLeaf
 from stannary.types import ZERO_HASH, Address, Hash, parse_address, parse_hash, to_hex
@@ -67,8 +67,11 @@ class Accusation:
         for leaf in self.leaves:
             if leaf.leaf_hash == ZERO_HASH:
                 raise Malformed("leaf_hash", expected="the hash of a leaf", got=to_hex(leaf.leaf_hash))
-            if not 0 <= leaf.score <= MAX_SCORE:
-                raise Malformed("score", expected=f"0 … {MAX_SCORE:g}", got=leaf.score)
+            if len(leaf.scores) != len(PARTS):
+                raise Malformed("scores", expected=f"{len(PARTS)}, one a part of the checks", got=list(leaf.scores))
+            for score in leaf.scores:
+                if not 0 <= score <= MAX_SCORE:
+                    raise Malformed("score", expected=f"0 … {MAX_SCORE:g}", got=score)
 
     @classmethod
     def of(
@@ -85,10 +88,10 @@ class Accusation:
 
         Raises: Malformed if none does.
         """
-        reaching = [leaf for leaf in leaves if rules.bracket(leaf.score)]
-        highest = sorted(reaching, key=lambda leaf: -leaf.score)[:MAX_NAMED]
+        reaching = [leaf for leaf in leaves if rules.reached(leaf.scores)]
+        highest = sorted(reaching, key=lambda leaf: -max(leaf.scores))[:MAX_NAMED]
         named = [
-            ScoredLeaf(leaf.step, leaf.slot, leaf.leaf_hash, float(min(leaf.score, MAX_SCORE)))
+            replace(leaf, scores=tuple(float(min(score, MAX_SCORE)) for score in leaf.scores))
             for leaf in sorted(highest, key=lambda leaf: (leaf.step, leaf.slot))
         ]
         return cls(pool, provider, first_step, last_step, card_hash, tuple(named))
@@ -102,7 +105,7 @@ class Accusation:
             "first_step": self.first_step,
             "last_step": self.last_step,
             "card_hash": to_hex(self.card_hash),
-            "leaves": [[leaf.step, leaf.slot, to_hex(leaf.leaf_hash), leaf.score] for leaf in self.leaves],
+            "leaves": [[leaf.step, leaf.slot, to_hex(leaf.leaf_hash), *leaf.scores] for leaf in self.leaves],
         }
 
     def to_bytes(self) -> bytes:
@@ -165,42 +168,42 @@ def slots_of(history: StepHistory, provider: Address) -> frozenset[int]:
     return frozenset(own)
 
 
-def evidence_log10(rules: EvidenceRules, total: int, scores: Sequence[float]) -> float:
+def evidence_log10(rules: EvidenceRules, total: int, measured: Sequence[Scores]) -> float:
     """Return the evidence, as a power of ten, of `total` leaves of which those measured have these scores.
 
     All others count in the lowest bracket. Raises: Malformed for more scores than leaves.
     """
-    if len(scores) > total:
-        raise Malformed("scores", expected=f"at most {total}", got=len(scores))
-    counts = list(rules.count(scores))
-    counts[0] += total - len(scores)
-    return float(rules.log10(counts))
+    if len(measured) > total:
+        raise Malformed("scores", expected=f"at most {total}", got=len(measured))
+    rest = total - len(measured)
+    return float(rules.log10([(lowest + rest, *others) for lowest, *others in rules.count(measured)]))
 
 
-def is_convicted(rules: EvidenceRules, total: int, scores: Sequence[float], unmeasured: int = 0) -> bool | None:
+def is_convicted(rules: EvidenceRules, total: int, measured: Sequence[Scores], unmeasured: int = 0) -> bool | None:
     """Say whether leaves suffice for a conviction; None while it hangs on `unmeasured` of the others.
 
     Measuring one more leaf can only raise the evidence. So what suffices is known before all are measured, and so is
     what would not suffice if all that are left were as bad as can be.
     """
-    if evidence_log10(rules, total, scores) >= rules.slash_log10:
+    if evidence_log10(rules, total, measured) >= rules.slash_log10:
         return True
-    at_worst = [*scores, *[math.inf] * unmeasured]
+    at_worst = [*measured, *[(math.inf,) * len(PARTS)] * unmeasured]
     return None if evidence_log10(rules, total, at_worst) >= rules.slash_log10 else False
 
 
 def _leaf(entry: object) -> ScoredLeaf:
-    if not isinstance(entry, list) or len(entry) != 4:
-        raise Malformed("leaves", expected="step, slot, leaf hash and score", got=entry)
-    fields: Mapping[str, object] = dict(zip(("step", "slot", "leaf_hash", "score"), entry, strict=True))
-    score = fields["score"]
-    if type(score) is not float:
-        raise Malformed("score", expected="a number with a decimal point", got=score)
+    if not isinstance(entry, list) or len(entry) != 3 + len(PARTS):
+        raise Malformed("leaves", expected="step, slot, leaf hash and a score for each part of the checks", got=entry)
+    fields: Mapping[str, object] = dict(zip(("step", "slot", "leaf_hash"), entry[:3], strict=True))
+    scores = tuple(entry[3:])
+    for score in scores:
+        if type(score) is not float:
+            raise Malformed("score", expected="a number with a decimal point", got=score)
     return ScoredLeaf(
         _whole(fields, "step", bits=32),
         _whole(fields, "slot", bits=32),
         parse_hash(fields["leaf_hash"], "leaf_hash"),
-        score,
+        scores,
     )
 
 

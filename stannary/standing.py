@@ -1,7 +1,8 @@
 """How a provider stands: the evidence against it, recounted from what panels published. Pure.
 
-A leaf's score is the median of those that the members of its panel published, the lower of the middle two where their
-number is even, and only where more than half of the members that judged it published one: so one liar moves nothing.
+A leaf's score in each part of the checks is the median of those that the members of its panel published, the lower of
+the middle two where their number is even, and only where more than half of the members that judged it published one: so
+one liar moves nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from stannary.e_process import EvidenceRules
-from stannary.evidence import EvidenceFile, LeafEvidence
+from stannary.e_process import PARTS, Counts, EvidenceRules, Scores
+from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome
 
-SCORE = "score"
-"""The measure of an evidence file that evidence is made of: the largest share of its limit that any number reached."""
+SCORES = tuple(f"score of {part}" for part in PARTS)
+"""The measures of an evidence file that evidence is made of: by part of the checks, the largest share of its limit that
+any number reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +29,16 @@ class ScoredLeaf:
     step: int
     slot: int
     leaf_hash: Hash
-    score: float
-    """Above 1 it is rejected; infinite where the measured number was not finite."""
+    scores: Scores
+    """By part of the checks: above 1 it is rejected; infinite where the measured number was not finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The evidence against a provider."""
 
-    counts: tuple[int, ...]
-    """Of the leaves with a score, by bracket, the lowest first."""
+    counts: Counts
+    """Of the leaves with scores."""
     log10: float
     """The evidence as a power of ten, to be held against `stop_log10` and `slash_log10` of the rules."""
     leaves: tuple[ScoredLeaf, ...]
@@ -46,7 +48,7 @@ class Standing:
     def of(cls, rules: EvidenceRules, leaves: Iterable[ScoredLeaf]) -> Self:
         """Return what these leaves come to; their order does not matter."""
         found = tuple(sorted(leaves, key=lambda leaf: (leaf.step, leaf.slot)))
-        counts = rules.count([leaf.score for leaf in found])
+        counts = rules.count([leaf.scores for leaf in found])
         return cls(counts, float(rules.log10(counts)), found)
 
 
@@ -72,28 +74,30 @@ def standing(
 
 
 def scored_leaves(files: Sequence[EvidenceFile], leaves: Iterable[Submission]) -> list[ScoredLeaf]:
-    """Return the leaves of one step for which its panel published a score, in their order; as `standing`."""
+    """Return the leaves of one step for which its panel published scores, in their order; as `standing`."""
     # The first entry on a leaf counts, so that nobody speaks twice.
     members = [{entry.leaf_hash: entry for entry in reversed(file.leaves)} for file in files]
     found = []
     for leaf in leaves:
         leaf_hash = leaf.struct_hash()
         entries = [entry for member in members if (entry := member.get(leaf_hash)) is not None]
-        score = median_score([entry for entry in entries if entry.outcome is not Outcome.ABSTAIN])
-        if score is not None:
-            found.append(ScoredLeaf(leaf.step, leaf.slot, leaf_hash, score))
+        scores = median_scores([entry for entry in entries if entry.outcome is not Outcome.ABSTAIN])
+        if scores is not None:
+            found.append(ScoredLeaf(leaf.step, leaf.slot, leaf_hash, scores))
     return found
 
 
-def median_score(entries: Sequence[LeafEvidence]) -> float | None:
-    """Return the score of a leaf that these members judged, None if half of them or fewer published one."""
-    scores = sorted(score for entry in entries if (score := score_of(entry)) is not None)
-    return scores[(len(scores) - 1) // 2] if 2 * len(scores) > len(entries) else None
-
-
-def score_of(entry: LeafEvidence) -> float | None:
-    """Return the score that a member published, None for a leaf that was not audited or is too short to tell from."""
-    measure = entry.measures.get(SCORE)
-    if measure is None:
+def median_scores(entries: Sequence[LeafEvidence]) -> Scores | None:
+    """Return the scores of a leaf that these members judged, None if half of them or fewer published any."""
+    published = [scores for entry in entries if (scores := scores_of(entry.measures)) is not None]
+    if 2 * len(published) <= len(entries):
         return None
-    return math.inf if measure.value is None else measure.value
+    return tuple(sorted(part)[(len(part) - 1) // 2] for part in zip(*published, strict=True))
+
+
+def scores_of(measures: Mapping[str, Measure]) -> Scores | None:
+    """Return the scores among measures, None for a leaf that was not audited or is too short to tell from."""
+    found = [measures[name] for name in SCORES if name in measures]
+    if len(found) < len(SCORES):
+        return None
+    return tuple(math.inf if measure.value is None else measure.value for measure in found)

@@ -16,14 +16,14 @@ import numpy as np
 from stannary import toploc
 from stannary.cards import Card, Thresholds
 from stannary.corpus import Corpus, Recorded, policy_digest
-from stannary.e_process import EvidenceRules
+from stannary.e_process import NOTHING, Counts, EvidenceRules, Scores
 from stannary.errors import SettingsError
 from stannary.rollout import Rollout
-from stannary.standing import SCORE
+from stannary.standing import scores_of
 from stannary.types import Outcome, to_hex
 from validator import statistics
 from validator.finding import Finding
-from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, fit, rounded_up, scores_of
+from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, fit, honest_scores, rounded_up
 from validator.judgement import decide
 from validator.pairing import Way
 from validator.prefill import Prefill
@@ -200,7 +200,8 @@ def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds, rules: Ev
     """
     decided = [decide(each, thresholds) for each in found]
     detected = sum(not finding.is_fine for finding in decided)
-    counts = rules.count([_score(each, finding, thresholds) for each, finding in zip(found, decided, strict=True)])
+    scores = [_published(each, finding, thresholds) for each, finding in zip(found, decided, strict=True)]
+    reached = list(map(rules.reached, scores))
     return {
         "n": len(decided),
         "detected": detected,
@@ -208,24 +209,23 @@ def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds, rules: Ev
         "faulted": sum(finding.outcome is Outcome.FAULT for finding in decided),
         "reasons": dict(Counter(finding.reason.name.lower() for finding in decided if not finding.is_fine)),
         "by_published_limits": sum(_is_published_reject(each[0].chunks) for each in found),
-        "beyond_levels": [sum(counts[level:]) for level in range(1, len(counts))],
-        "submissions_to_slash": {"1": _submissions_to(rules, counts, rules.slash_log10)},
+        "beyond_levels": [sum(each >= level for each in reached) for level in range(1, len(rules.levels) + 1)],
+        "submissions_to_slash": {"1": _submissions_to(rules, rules.count(scores), rules.slash_log10)},
         "power": {str(size): power for size in INFORMATIVE_SIZES if (power := _power(found, thresholds, size))},
     }
 
 
-def _score(each: Sequence[Measured], decided: Finding, thresholds: Thresholds) -> float:
-    """Return the score that a validator publishes: of the first compute alone where that has nothing against it."""
+def _published(each: Sequence[Measured], decided: Finding, thresholds: Thresholds) -> Scores:
+    """Return the scores that a validator publishes: of the first compute alone where that has nothing against it."""
     first = statistics.judge(each[0], thresholds)
-    found = (first if first.is_fine else decided).measures.get(SCORE)
-    return 0.0 if found is None else found.share
+    return scores_of((first if first.is_fine else decided).measures) or NOTHING
 
 
-def _submissions_to(rules: EvidenceRules, counts: Sequence[int], log10: float) -> int | None:
+def _submissions_to(rules: EvidenceRules, counts: Counts, log10: float) -> int | None:
     """Return how many submissions in these shares the evidence needs to reach a level, None if it never does."""
-    shares = np.array(counts) / max(1, sum(counts))
+    shares = np.array(counts) / max(1, sum(counts[0]))
     totals = np.arange(1, MOST_SUBMISSIONS + 1)
-    reached = np.flatnonzero(rules.log10(totals[:, None] * shares) >= log10)
+    reached = np.flatnonzero(rules.log10(totals[:, None, None] * shares) >= log10)
     return int(totals[reached[0]]) if reached.size else None
 
 
@@ -271,14 +271,14 @@ def _honest(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, obje
             rejected=int(not finding.is_fine),
             rejected_by_published_limits=int(_is_published_reject(sample.measured.chunks)),
         )
-    scores = scores_of(samples, thresholds)
+    scores = honest_scores(samples, thresholds)
     submissions = len(samples) // len(DTYPES)
     return {
         "submissions": submissions,
         "rejected": rejected,
         "rate_upper_95": round(upper_rate(min(rejected, submissions), submissions), 6),
         "kinds": {
-            kind: {**counts, "largest_score": rounded_up(max(scores[kind], default=0.0))}
+            kind: {**counts, "largest_score": rounded_up(max(map(max, scores[kind]), default=0.0))}
             for kind, counts in kinds.items()
         },
     }
@@ -291,9 +291,9 @@ def _levels(samples: Sequence[Sample], made: Fit) -> list[dict[str, object]]:
     """
     highest = []
     for first in range(0, len(samples), len(DTYPES)):
-        one = scores_of(samples[first : first + len(DTYPES)], made.thresholds)
+        one = honest_scores(samples[first : first + len(DTYPES)], made.thresholds)
         if any(one.values()):
-            highest.append(max(max(scores, default=0.0) for scores in one.values()))
+            highest.append(max(max(map(max, scores), default=0.0) for scores in one.values()))
     return [
         {
             "score": level.score,

@@ -17,13 +17,14 @@ from tokenizers import Tokenizer
 from stannary.cards import Thresholds
 from stannary.chain import StepHistory
 from stannary.disputes import panel_outcome
+from stannary.e_process import Scores
 from stannary.environments.tokenizer import read_tokenizer
 from stannary.errors import BadSignature, Malformed, NetworkError, PeerError
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash
 from stannary.sampling.statistics import INFORMATIVE, summarise
 from stannary.slots import taken_lease_hash
-from stannary.standing import SCORE
+from stannary.standing import scores_of
 from stannary.structs import Domain, Lease, SignedStruct
 from stannary.toploc import CHUNK_TOKENS, chunk_count
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
@@ -163,7 +164,7 @@ class View:
     chunks: tuple[ChunkRow, ...]
     tokens: tuple[TokenRow, ...]
     """Those furthest from what the seed picks, the furthest first; those that it picks are left out."""
-    score: Measure | None
+    scores: Scores | None
     """None for a submission that is too short to be evidence."""
 
     @property
@@ -323,7 +324,7 @@ def view(measured: Measured, rollouts: Sequence[Rollout], thresholds: Thresholds
         sampling=statistics.judge_sampling(sampled, thresholds, measured.place),
         chunks=tuple(_chunk_row(found, rollouts, thresholds, words) for found in measured.chunks),
         tokens=tuple(_token_rows(measured, rollouts, thresholds, words)),
-        score=statistics.judge(measured, thresholds).measures.get(SCORE),
+        scores=scores_of(statistics.judge(measured, thresholds).measures),
     )
 
 

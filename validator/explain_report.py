@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from typing import Any
 
+from stannary.e_process import PARTS
 from stannary.evidence import Measure
 from stannary.types import Outcome, Reason, to_hex
 from validator.calibrate import PUBLISHED
@@ -111,8 +112,11 @@ def _field_row(each: Field) -> tuple[str, ...]:
 
 
 def _view(view: View) -> Iterator[str]:
-    score = "too short to be evidence" if view.score is None else f"score {_number(view.score.value)}, rejected above 1"
-    yield f"measured by {view.compute}: {score}"
+    scores = "too short to be evidence"
+    if view.scores is not None:
+        told = (f"{part} {_number(score)}" for part, score in zip(PARTS, view.scores, strict=True))
+        scores = f"scores {', '.join(told)}; rejected above 1"
+    yield f"measured by {view.compute}: {scores}"
     worst = view.worst
     shown = view.chunks
     if len(shown) > WHOLE_TABLE:

@@ -26,11 +26,11 @@ from stannary.cards import (
     Thresholds,
     evidence_rules,
 )
-from stannary.e_process import EvidenceRules
+from stannary.e_process import FAMILIES, EvidenceRules, Scores
 from stannary.errors import SettingsError
 from stannary.sampling import Replay, SamplingStatistics, summarise
 from stannary.sampling.statistics import INFORMATIVE
-from stannary.standing import SCORE
+from stannary.standing import scores_of
 from stannary.toploc import CHUNK_TOKENS
 from validator import statistics
 from validator.finding import Finding
@@ -38,8 +38,6 @@ from validator.pairing import Pairing
 from validator.statistics import ChunkMeasure, Measured
 from validator.tails import F64, LEAST_SAMPLES, SHAPE_MOST, Class, Reach, Tails
 
-FAMILIES = 9
-"""Three numbers of a chunk, two means of them, three of sampling, the pairing."""
 CHUNK_BANDS = (1, 4, 16)
 """Smallest chunk sizes of the limits of single chunks."""
 MEAN_CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -116,7 +114,7 @@ class _Numbers:
 
         Those of a step of the ladder reject nothing, so that some of the samples may lie beyond them.
         """
-        share = rate / FAMILIES
+        share = rate / sum(FAMILIES.values())
 
         def limit(
             name: str, values: Callable[[Sample], Sequence[float]], probability: float, heaviest: float = SHAPE_MOST
@@ -230,12 +228,12 @@ def findings(samples: Iterable[Sample], thresholds: Thresholds) -> list[Finding]
     return [statistics.judge(sample.measured, thresholds) for sample in samples]
 
 
-def scores_of(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, list[float]]:
-    """Return the scores by kind, without the submissions that are too short to have one."""
-    scores: dict[str, list[float]] = {sample.kind: [] for sample in samples}
+def honest_scores(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, list[Scores]]:
+    """Return the scores by kind, without the submissions that are too short to have any."""
+    scores: dict[str, list[Scores]] = {sample.kind: [] for sample in samples}
     for sample, finding in zip(samples, findings(samples, thresholds), strict=True):
-        if SCORE in finding.measures:
-            scores[sample.kind].append(min(SCORE_MOST, finding.measures[SCORE].share))
+        if (own := scores_of(finding.measures)) is not None:
+            scores[sample.kind].append(tuple(min(SCORE_MOST, score) for score in own))
     return scores
 
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from stannary.audit_choice import is_audited
 from stannary.cards import Allowance, Card, Thresholds
+from stannary.e_process import Scores
 from stannary.environments.environment import Environment
 from stannary.errors import AbstainError
 from stannary.evidence import LeafEvidence, Measure
 from stannary.rollout import Rollout, decode_group
-from stannary.standing import SCORE
+from stannary.standing import scores_of
 from stannary.structs import Verdict
 from stannary.token_rules import TokenRules
 from stannary.types import ZERO_HASH, Address, Hash, Outcome
@@ -205,40 +206,42 @@ class Judge:
 def decide(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
     """Return what the computes find together: nothing is held against a leaf that one of them passes.
 
-    Where both find something the milder of the two decides, and the lower score counts. A pairing is measured by the
-    exact compute; the other concurs where by its states as well the proofs are nearer to the other policy.
+    Where both find something the milder of the two decides, and the lower scores count. Pairings are measured by the
+    exact compute; the other concurs where by its states as well the proofs are nearer to the other policy. Where it
+    does not, they are evidence that rejects nothing.
     """
     found = [statistics.judge(each, thresholds) for each in measured]
     if len(found) == 1:
         return found[0]
     milder = min(found, key=lambda finding: finding.outcome)
-    if milder.is_fine and not (paired := _paired(measured, thresholds)).is_fine:
-        return paired
-    scores = [finding.measures[SCORE] for finding in found if SCORE in finding.measures]
-    if not scores:
-        return milder
-    explanation = milder.explanation
-    if milder.is_fine:
+    paired = statistics.judge_pairings(agreed_pairings(measured), thresholds)
+    explanation, measures = milder.explanation, dict(milder.measures)
+    if milder.is_fine and not paired.is_fine:
+        milder, explanation = paired, paired.explanation
+    elif milder.is_fine:
         explanation = f"passed by {measured[found.index(milder)].compute}; by another: {worse(*found).explanation}"
-    lowest = min(scores, key=lambda score: score.share)
-    return replace(milder, explanation=explanation, measures={**milder.measures, SCORE: lowest})
+    for each, own in zip(measured, found, strict=True):
+        for pairing in each.pairings:
+            names = (f"towards {pairing.name}", f"share of {pairing.name}")
+            kept = {name: own.measures[name] for name in names if each.is_exact}
+            measures |= kept or {f"concurring share of {pairing.name}": Measure.of(pairing.share)}
+    decided = replace(milder, explanation=explanation, measures=measures)
+    return (
+        decided
+        if (lowest := _lowest(found, is_paired=not paired.is_fine)) is None
+        else statistics.with_scores(decided, lowest)
+    )
 
 
-def _paired(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
-    """Return what pairings that all computes agree on find, with the score of these pairings alone."""
-    found = statistics.judge_pairings(agreed_pairings(measured), thresholds)
-    every = {
-        name: own
-        for each in measured
-        if each.is_exact
-        for name, own in statistics.judge(each, thresholds).measures.items()
-    }
-    if SCORE in every:
-        every[SCORE] = Measure.of(statistics.largest_share(found.measures.values()), 1.0)
-    for each in measured:
-        if not each.is_exact:
-            every |= {f"concurring share of {own.name}": Measure.of(own.share) for own in each.pairings}
-    return replace(found, measures=every)
+def _lowest(found: Sequence[Finding], *, is_paired: bool) -> Scores | None:
+    """Return the lower scores of the computes; of the pairing, which one alone has, the higher, at most 1 unless all
+    agree on it. None where the submission is too short to tell from.
+    """
+    scores = [own for finding in found if (own := scores_of(finding.measures)) is not None]
+    if not scores:
+        return None
+    activations, pairing, sampling = (tuple(part) for part in zip(*scores, strict=True))
+    return min(activations), max(pairing) if is_paired else min(1.0, max(pairing)), min(sampling)
 
 
 def agreed_pairings(measured: Sequence[Measured]) -> list[Pairing]:

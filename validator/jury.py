@@ -19,7 +19,7 @@ from eth_utils.crypto import keccak
 from stannary.accusation import Accusation, evidence_log10, is_convicted, slots_of
 from stannary.chain import Block, Case, StepState
 from stannary.commitments import new_salt, ruling_commitment
-from stannary.e_process import EvidenceRules
+from stannary.e_process import NOTHING, PARTS, EvidenceRules, Scores
 from stannary.errors import (
     AbstainError,
     ChainError,
@@ -31,7 +31,7 @@ from stannary.errors import (
     Unavailable,
     Unmined,
 )
-from stannary.standing import SCORE, ScoredLeaf
+from stannary.standing import ScoredLeaf, scores_of
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling, to_hex
 from stannary.waiting import Waiting
 from validator import checks, duty
@@ -324,7 +324,7 @@ class Hearing:
         """The first step whose leaves are not counted."""
         self._total = 0
         """Leaves of the provider that are counted."""
-        self._scores: list[float] = []
+        self._scores: list[Scores] = []
         """Of the named leaves that were measured."""
         self._undecided = 0
         """Named leaves that this juror cannot judge, however often it tries."""
@@ -453,11 +453,11 @@ class Hearing:
         self._inspector.inspect(own, self._inspector.rules(state, at), facts, at, is_jury=True)
         found.absent = len(own.absent)
         for slot in own.judgements:
-            score = score_of(own.judgements[slot], is_screened=slot in own.screened)
-            if score is None:
+            scores = juror_scores(own.judgements[slot], is_screened=slot in own.screened)
+            if scores is None:
                 self._undecided += 1
             else:
-                self._scores.append(score)
+                self._scores.append(scores)
         missing = set(own.missing)
         # What is nowhere comes last, or it would use up every slice.
         own.leaves = tuple(
@@ -505,19 +505,19 @@ def _show(value: object) -> object:
     return to_hex(value) if isinstance(value, bytes) else value
 
 
-def score_of(judgement: Judgement, *, is_screened: bool) -> float | None:
-    """Return the score of a leaf for a juror, None if it was not judged. What is too short to tell from has the lowest.
+def juror_scores(judgement: Judgement, *, is_screened: bool) -> Scores | None:
+    """Return the scores of a leaf for a juror, None if it was not judged.
 
-    A leaf that contradicts itself has the highest. What the coordinator could have spoiled speaks against nobody.
+    What is too short to tell from has the lowest. A leaf that contradicts itself has the highest. What the coordinator could have spoiled speaks against nobody.
     """
     finding = judgement.finding
     if finding.outcome is Outcome.ABSTAIN:
         return None
-    if SCORE in finding.measures:
-        return finding.measures[SCORE].share
+    if (scores := scores_of(finding.measures)) is not None:
+        return scores
     if finding.is_fine or is_statistical(finding) or (finding.outcome is Outcome.REJECT and not is_screened):
-        return 0.0
-    return math.inf
+        return NOTHING
+    return (math.inf,) * len(PARTS)
 
 
 def ruling_of(judgement: Judgement | None, *, is_absent: bool) -> Ruling:

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Self
 
 from stannary.cards import Thresholds
+from stannary.e_process import Scores
 from stannary.errors import Malformed
 from stannary.sampling import summarise
-from stannary.standing import SCORE
+from stannary.standing import scores_of
 from validator import statistics
 from validator.fit import SCORE_MOST, Sample
 from validator.judgement import decide
 from validator.statistics import Measured
 
-SAMPLES_FORMAT = "stannary.card-samples.v1"
+SAMPLES_FORMAT = "stannary.card-samples.v2"
 _DIGITS = 6
 
 
@@ -33,7 +34,11 @@ class Record:
     """The same for all computes of one submission, within its class or attack."""
     is_fine: bool
     score: float | None
-    """None for a submission that is too short to tell from."""
+    """The highest of the three that follow; None for a submission that is too short to tell from."""
+    of_activations: float | None
+    of_pairing: float | None
+    of_sampling: float | None
+    """Scores by part of the checks."""
     mean_mantissa: float
     mean_mismatches: float
     largest_mantissa: float
@@ -58,11 +63,13 @@ class Record:
         pairings = measured.pairings if measured.is_exact else ()
         deviations = [pairing.deviation(thresholds.pairing.floor) for pairing in pairings]
         mismatches = [drift.exponent_mismatches for drift in drifts]
-        score = finding.measures[SCORE].share if SCORE in finding.measures else None
         return cls(
             submission=submission,
             is_fine=finding.is_fine,
-            score=None if score is None else _short(score),
+            score=None,
+            of_activations=None,
+            of_pairing=None,
+            of_sampling=None,
             mean_mantissa=_short(sum(means) / len(means)),
             mean_mismatches=_short(sum(mismatches) / len(mismatches)),
             largest_mantissa=_short(max(means)),
@@ -73,6 +80,19 @@ class Record:
             informative=sampled.informative,
             chunks=len(drifts),
             pairing=_short(max(deviations)) if deviations else None,
+        ).scored(scores_of(finding.measures))
+
+    def scored(self, scores: Scores | None) -> Self:
+        """Return the record with other scores."""
+        if scores is None:
+            return replace(self, score=None, of_activations=None, of_pairing=None, of_sampling=None)
+        activations, pairing, sampling = map(_short, scores)
+        return replace(
+            self,
+            score=max(activations, pairing, sampling),
+            of_activations=activations,
+            of_pairing=pairing,
+            of_sampling=sampling,
         )
 
 
@@ -99,7 +119,7 @@ class CardSamples:
     ) -> Self:
         """Return the records of honest samples, and of attacks: for each submission, what each compute measured.
 
-        The score of an attack is what all computes decide together.
+        The scores of an attack are what all computes decide together.
         """
         return cls(
             card=card,
@@ -107,7 +127,7 @@ class CardSamples:
             checked=_honest(checked, thresholds),
             attacks={
                 name: [
-                    replace(Record.of(measured, thresholds, number), score=_decided(each, thresholds))
+                    Record.of(measured, thresholds, number).scored(scores_of(decide(each, thresholds).measures))
                     for number, each in enumerate(found)
                     for measured in each
                 ]
@@ -123,10 +143,14 @@ class CardSamples:
         """Return the classes, in the order in which they were measured."""
         return list(dict.fromkeys([*self.fitted, *self.checked]))
 
-    def scores(self) -> dict[str, list[float]]:
-        """Return the honest scores by class: what a simulation of evidence draws from."""
+    def scores(self) -> dict[str, list[list[float | None]]]:
+        """Return the honest scores by class, of each part: what a simulation of evidence draws from."""
         return {
-            kind: [record.score for record in records if record.score is not None]
+            kind: [
+                [record.of_activations, record.of_pairing, record.of_sampling]
+                for record in records
+                if record.score is not None
+            ]
             for kind, records in self.honest().items()
         }
 
@@ -173,11 +197,6 @@ def _honest(samples: Iterable[Sample], thresholds: Thresholds) -> dict[str, list
         own = found.setdefault(sample.kind, [])
         own.append(Record.of(sample.measured, thresholds, len(own)))
     return found
-
-
-def _decided(measured: Sequence[Measured], thresholds: Thresholds) -> float | None:
-    found = decide(measured, thresholds).measures.get(SCORE)
-    return None if found is None else _short(found.share)
 
 
 def _short(value: float) -> float:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 
 from stannary import toploc
 from stannary.cards import Thresholds
+from stannary.e_process import Scores
 from stannary.evidence import Measure
 from stannary.rollout import Rollout
 from stannary.sampling import Replay, SamplingStatistics, joined, summarise
 from stannary.sampling.torch import replay_tensor
-from stannary.standing import SCORE
+from stannary.standing import SCORES
 from stannary.types import Outcome, Reason
 from validator.finding import Finding, fault, reject, worse
 from validator.pairing import Pairing, Way, pair
@@ -129,33 +130,48 @@ def replay_group(
 def judge(measured: Measured, thresholds: Thresholds) -> Finding:
     """Hold what was measured against the card: the gravest finding decides, and every number is kept.
 
-    The score is left out where the submission has too few informative tokens to be evidence.
+    The scores are left out where the submission has too few informative tokens to be evidence.
     """
-    found = _held(measured, thresholds)
+    parts = judge_parts(measured, thresholds)
+    found = worse(*parts)
     informative = int(found.measures["informative"].value or 0)
     if thresholds.sampling_limits(informative) is None:
         return found
-    score = Measure.of(_score(measured, thresholds, largest_share(found.measures.values())), 1.0)
-    return Finding(found.outcome, found.reason, found.explanation, {**found.measures, SCORE: score})
+    return with_scores(found, _scores(measured, thresholds, _shares(parts)))
 
 
-def _held(measured: Measured, thresholds: Thresholds) -> Finding:
+def judge_parts(measured: Measured, thresholds: Thresholds) -> tuple[Finding, Finding, Finding]:
+    """Hold what was measured against limits, by part of the checks."""
     sampled = summarise(measured.replay, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
-    return worse(
+    return (
         judge_activations(measured.chunks, thresholds),
         judge_pairings(measured.pairings if measured.is_exact else (), thresholds),
         judge_sampling(sampled, thresholds, measured.place),
     )
 
 
-def _score(measured: Measured, thresholds: Thresholds, own: float) -> float:
-    """Return how far a submission gets: a step for each set of limits it goes beyond, and a part for the next.
+def with_scores(found: Finding, scores: Scores) -> Finding:
+    """Return a finding with these scores among its measures."""
+    measures = {name: Measure.of(score, 1.0) for name, score in zip(SCORES, scores, strict=True)}
+    return replace(found, measures={**found.measures, **measures})
 
-    Beyond the limits of a rejection it is the largest share of one of them.
+
+def _shares(parts: Sequence[Finding]) -> Scores:
+    return tuple(largest_share(part.measures.values()) for part in parts)
+
+
+def _scores(measured: Measured, thresholds: Thresholds, own: Scores) -> Scores:
+    """Return how far a submission gets in each part: a step for each set of limits it goes beyond, and a part for the
+    next. Beyond the limits of a rejection it is the largest share of one of them.
     """
-    if own > 1:
-        return own
-    shares = [*(largest_share(_held(measured, limits).measures.values()) for limits in thresholds.ladder), own]
+    steps = [*(_shares(judge_parts(measured, limits)) for limits in thresholds.ladder), own]
+    return tuple(map(_climbed, zip(*steps, strict=True)))
+
+
+def _climbed(shares: Sequence[float]) -> float:
+    """Return how far up a ladder these shares of its limits get, the tightest first."""
+    if shares[-1] > 1:
+        return shares[-1]
     step = next(step for step, reached in enumerate(shares) if reached <= 1)
     return (step + shares[step]) / len(shares)
 

@@ -20,11 +20,11 @@ from stannary.chain.events import StepOpened, read_events
 from stannary.chain.names import SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.client import CoordinatorClient
 from stannary.disputes import panel_outcome
-from stannary.e_process import EvidenceRules
+from stannary.e_process import FAMILIES, NOTHING, PARTS, Counts, EvidenceRules, Scores
 from stannary.errors import Malformed, PeerError, Unavailable
 from stannary.evidence import EvidenceFile, Measure
 from stannary.slots import submission_root
-from stannary.standing import SCORE, ScoredLeaf, Standing, median_score, score_of, scored_leaves
+from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves, scores_of
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
 
@@ -36,6 +36,8 @@ TRIES = 3
 """How often a file of a finalised step is asked for before it is left alone."""
 MOST_REJECTIONS = 1 << 20
 """Rejections in a row beyond which a level counts as out of reach."""
+MILDEST_REJECTION: Scores = tuple(float(part == max(PARTS, key=FAMILIES.__getitem__)) for part in PARTS)
+"""By the part of the checks in which it is the weakest evidence."""
 FEW = 2
 """Leaves that reach a level which alone stop nobody, unless one more like them would reach the slash level."""
 SHOWN = 5
@@ -80,10 +82,15 @@ class Judged:
     """What the revealed votes decide, None while they decide nothing."""
     reason: Reason
     explanation: str
-    score: float | None
-    """The median of the panel; None if it was not audited, or is too short to tell from."""
+    scores: Scores | None
+    """The medians of the panel by part of the checks; None if it was not audited, or is too short to tell from."""
     measures: Mapping[str, Measure]
-    """Of the member whose score is the median."""
+    """Of a member with these scores, or else of one that decided as the panel did."""
+
+    @property
+    def score(self) -> float | None:
+        """The highest of the scores."""
+        return None if self.scores is None else max(self.scores)
 
     @property
     def worst(self) -> tuple[str, Measure] | None:
@@ -125,8 +132,8 @@ class Distance:
 
 
 def limited_measures(measures: Mapping[str, Measure]) -> Iterator[tuple[str, Measure]]:
-    """Yield the measures that have a limit, but for the score, which is made of them."""
-    return ((name, own) for name, own in measures.items() if own.limit is not None and name != SCORE)
+    """Yield the measures that have a limit, but for the scores, which are made of them."""
+    return ((name, own) for name, own in measures.items() if own.limit is not None and name not in SCORES)
 
 
 def distances(leaves: Sequence[Judged]) -> list[Distance]:
@@ -143,16 +150,15 @@ def distances(leaves: Sequence[Judged]) -> list[Distance]:
     return sorted(made, key=lambda distance: distance.margin)
 
 
-def rejections_to(rules: EvidenceRules, counts: Sequence[int], log10: float, score: float = 1.0) -> int | None:
-    """Return how many more submissions in a row with this score reach a level of evidence, None if none ever do.
-
-    The default is the mildest rejection.
-    """
-    bracket = rules.bracket(score)
+def rejections_to(rules: EvidenceRules, counts: Counts, log10: float, scores: Scores = MILDEST_REJECTION) -> int | None:
+    """Return how many more submissions in a row with these scores reach a level of evidence, None if none ever do."""
+    brackets = list(map(rules.bracket, scores))
 
     def reaches(more: int) -> bool:
-        added = list(counts)
-        added[bracket] += more
+        added = [
+            [count + more * (place == bracket) for place, count in enumerate(part)]
+            for part, bracket in zip(counts, brackets, strict=True)
+        ]
         return float(rules.log10(added)) >= log10
 
     if reaches(0):
@@ -177,15 +183,16 @@ def must_stop(rules: EvidenceRules, found: Standing, stop_log10: float | None = 
     """
     if found.log10 < (rules.stop_log10 if stop_log10 is None else stop_log10):
         return False
-    worst = max((leaf.score for leaf in found.leaves), default=0.0)
+    worst = max((leaf.scores for leaf in found.leaves), key=max, default=NOTHING)
     more = rejections_to(rules, found.counts, rules.slash_log10, worst)
-    return sum(found.counts[1:]) > FEW or (more is not None and more <= 1)
+    reaching = sum(rules.reached(leaf.scores) > 0 for leaf in found.leaves)
+    return reaching > FEW or (more is not None and more <= 1)
 
 
 def why_stop(record: Record, engine: str, stop_log10: float | None = None) -> list[str]:
     """Say why a worker stops by itself: what was measured against which limit, and what its operator should look at."""
     rules, found = record.rules, record.standing
-    suspicious = [leaf for leaf in record.leaves if leaf.score is not None and rules.bracket(leaf.score)]
+    suspicious = [leaf for leaf in record.leaves if leaf.scores is not None and rules.reached(leaf.scores)]
     shown = sorted(suspicious, key=lambda leaf: -(leaf.score or 0.0))[:SHOWN]
     stop_at, first = rules.stop_log10 if stop_log10 is None else stop_log10, rules.levels[0]
     return [
@@ -391,18 +398,18 @@ def _judged(history: StepHistory, leaf: Submission, files: Sequence[EvidenceFile
     leaf_hash = leaf.struct_hash()
     entries = [entry for file in files for entry in file.leaves if entry.leaf_hash == leaf_hash]
     said = [entry for entry in entries if entry.outcome is not Outcome.ABSTAIN]
-    score = median_score(said)
+    scores = median_scores(said)
     decided = panel_outcome(history, leaf.slot, quorum)
     outcome = None if decided is Outcome.ABSTAIN and history.finalized is None else decided
     shown = next((entry for entry in said if entry.outcome is outcome), said[0] if said else None)
-    measured = next((entry for entry in said if score is not None and score_of(entry) == score), shown)
+    measured = next((entry for entry in said if scores is not None and scores_of(entry.measures) == scores), shown)
     return Judged(
         leaf.step,
         leaf.slot,
         outcome,
         Reason.NONE if shown is None else shown.reason,
         "" if shown is None else shown.explanation,
-        score,
+        scores,
         {} if measured is None else measured.measures,
     )
 

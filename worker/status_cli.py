@@ -21,6 +21,7 @@ from stannary.commands.options import (
     open_chain,
     parse_account,
 )
+from stannary.e_process import PARTS
 from stannary.errors import SettingsError
 from stannary.settings import RoleSettings
 from stannary.types import Address, Outcome, Reason, parse_address, to_hex
@@ -93,7 +94,7 @@ def report(record: Record, recent: int) -> Iterator[str]:
     from worker.status import distances, power, rejections_to
 
     rules, found = record.rules, record.standing
-    yield f"provider {record.provider}: {len(record.leaves)} leaves judged, {len(found.leaves)} of them with a score"
+    yield f"provider {record.provider}: {len(record.leaves)} leaves judged, {len(found.leaves)} of them with scores"
     yield f"card {to_hex(record.card_hash)}"
     yield (
         f"evidence {power(found.log10)}; its worker stops by itself at {power(rules.stop_log10)}, "
@@ -105,10 +106,10 @@ def report(record: Record, recent: int) -> Iterator[str]:
         yield f"  rejections in a row until the {name} level: {said}"
     total = len(found.leaves)
     for index, level in enumerate(rules.levels, 1):
-        count = sum(found.counts[index:])
+        count = sum(rules.reached(leaf.scores) >= index for leaf in found.leaves)
         part = f"{100 * count / max(1, total):.3g} %"
         yield (
-            f"  {count} of {total} scores ({part}) reach {level.score:g} (above 1 is rejected), "
+            f"  {count} of {total} leaves ({part}) reach the score {level.score:g} (above 1 is rejected), "
             f"honest ones at most {100 * level.honest_at_most:.3g} %"
         )
     shown = record.leaves[-recent:]
@@ -144,7 +145,7 @@ def document(record: Record, recent: int) -> dict[str, object]:
         "card_hash": to_hex(record.card_hash),
         "leaves": len(record.leaves),
         "scored": len(found.leaves),
-        "counts": list(found.counts),
+        "counts": {part: list(own) for part, own in zip(PARTS, found.counts, strict=True)},
         "levels": [{"score": level.score, "honest_at_most": level.honest_at_most} for level in rules.levels],
         "log10": found.log10,
         "stop_log10": rules.stop_log10,
@@ -204,7 +205,7 @@ def _leaf_document(leaf: Judged) -> dict[str, object]:
         "outcome": None if leaf.outcome is None else leaf.outcome.name.lower(),
         "reason": leaf.reason.name.lower(),
         "explanation": leaf.explanation,
-        "score": _finite(leaf.score),
+        "scores": None if leaf.scores is None else dict(zip(PARTS, map(_finite, leaf.scores), strict=True)),
         "measures": {name: {"value": own.value, "limit": own.limit} for name, own in leaf.measures.items()},
     }
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from benchmarks.zoo.stage import Found
 from stannary.cards import Card
-from stannary.e_process import EvidenceRules
-from stannary.standing import SCORE
+from stannary.e_process import NOTHING, EvidenceRules, Scores
+from stannary.standing import SCORES
 from stannary.types import Outcome, Reason
 from validator.tails import lower_rate, upper_rate
 
@@ -63,10 +63,17 @@ def is_detected(entry: Row) -> bool:
     return entry["outcome"] in (Outcome.REJECT.name, Outcome.FAULT.name)
 
 
-def score(entry: Row) -> float | None:
-    """Return the score, None where there were too few tokens to tell from."""
-    found = entry["measures"].get(SCORE)
-    return None if found is None else float("inf") if found[0] is None else float(found[0])
+def scores_of(entry: Row) -> Scores | None:
+    """Return the scores, None where there were too few tokens to tell from."""
+    if SCORES[0] not in entry["measures"]:
+        return None
+    values = (entry["measures"][name][0] for name in SCORES)
+    return tuple(float("inf") if value is None else float(value) for value in values)
+
+
+def every_scores(rows: Sequence[Row]) -> list[Scores]:
+    """Return the scores of rows as they count in the evidence."""
+    return [scores_of(entry) or NOTHING for entry in rows]
 
 
 def forged(rows: Sequence[Row], expected: Sequence[Reason], cost_share: float) -> Row:
@@ -88,15 +95,14 @@ def statistical(
 ) -> Row:
     """Return the figures of an attack that is found by numbers. `honest` are what it is mixed with."""
     figures = _counted(rows, list(filter(is_detected, rows)), cost_share)
-    scores = [0.0 if (own := score(entry)) is None else own for entry in rows]
+    scores, others = every_scores(rows), every_scores(honest)
     figures["cost_share_if_checked_first"] = round(cost_share + check_share + figures["rate"], 4)
     figures["tokens_a_submission"] = round(float(np.mean([entry["tokens"] for entry in rows])), 1)
     figures["by_published_limits"] = sum(entry["by_published_limits"] for entry in rows)
     figures["found_by_one_number_alone"] = dict(Counter(filter(None, map(_alone, rows))))
     figures["confirmed_by_one_compute_only"] = sum(entry["explanation"].startswith("passed by") for entry in rows)
     figures["submissions_to_slash"] = {
-        f"{share:g}": until_slashed(card.evidence, scores, [score(entry) or 0.0 for entry in honest], share)
-        for share in SHARES
+        f"{share:g}": until_slashed(card.evidence, scores, others, share) for share in SHARES
     }
     return figures | _held(figures, target)
 
@@ -124,9 +130,9 @@ def honest(rows: dict[str, list[Row]], card: Card) -> Row:
                 "n": len(part),
                 "tokens": sum(entry["tokens"] for entry in part),
                 "false_rejects": sum(entry["outcome"] != Outcome.ACCEPT.name for entry in part),
-                "largest_score": round(max((score(entry) or 0.0 for entry in part), default=0.0), 3),
-                "by_level": list(counts := rules.count([score(entry) or 0.0 for entry in part])),
-                "evidence_log10": round(float(rules.log10(counts)), 3),
+                "largest_score": round(max(map(max, every_scores(part)), default=0.0), 3),
+                "by_level": by_level(rules, every_scores(part)),
+                "evidence_log10": round(float(rules.log10(rules.count(every_scores(part)))), 3),
                 "by_published_limits": sum(entry["by_published_limits"] for entry in part),
             }
             for name, part in rows.items()
@@ -135,7 +141,15 @@ def honest(rows: dict[str, list[Row]], card: Card) -> Row:
     }
 
 
-def until_slashed(rules: EvidenceRules, attack: Sequence[float], others: Sequence[float], share: float) -> float | None:
+def by_level(rules: EvidenceRules, submissions: Sequence[Scores]) -> list[int]:
+    """Return how many submissions go beyond so many levels in any part, from none."""
+    reached = Counter(map(rules.reached, submissions))
+    return [reached[level] for level in range(len(rules.levels) + 1)]
+
+
+def until_slashed(
+    rules: EvidenceRules, attack: Sequence[Scores], others: Sequence[Scores], share: float
+) -> float | None:
     """Return how many audited submissions it takes on average until the evidence convicts, None if it may never.
 
     Scores are drawn anew from those measured: a share of them from the attack, the rest from honest ones.
@@ -145,23 +159,25 @@ def until_slashed(rules: EvidenceRules, attack: Sequence[float], others: Sequenc
 
 
 def crossings(
-    rules: EvidenceRules, attack: Sequence[float], others: Sequence[float], share: float, level: float
+    rules: EvidenceRules, attack: Sequence[Scores], others: Sequence[Scores], share: float, level: float
 ) -> list[int | None]:
     """Return after how many submissions each of some drawn providers reaches a level of evidence."""
     generator = np.random.default_rng(0)
-    own, rest = _brackets(rules, attack), _brackets(rules, others or [0.0])
+    own, rest = _brackets(rules, attack), _brackets(rules, others or [NOTHING])
     found: list[int | None] = []
     for _ in range(RUNS):
         cheats = generator.random(MOST_SUBMISSIONS) < share
-        drawn = np.where(cheats, generator.choice(own, MOST_SUBMISSIONS), generator.choice(rest, MOST_SUBMISSIONS))
-        counts = np.cumsum(drawn[:, None] == np.arange(len(rules.levels) + 1), axis=0)
+        of_attack, of_honest = (generator.choice(part, MOST_SUBMISSIONS) for part in (own, rest))
+        drawn = np.where(cheats[:, None], of_attack, of_honest)
+        counts = np.cumsum(drawn[..., None] == np.arange(len(rules.levels) + 1), axis=0)
         reached = np.flatnonzero(rules.log10(counts) >= level)
         found.append(int(reached[0]) + 1 if reached.size else None)
     return found
 
 
-def _brackets(rules: EvidenceRules, scores: Sequence[float]) -> npt.NDArray[np.int64]:
-    return np.array([rules.bracket(own) for own in scores], dtype=np.int64)
+def _brackets(rules: EvidenceRules, submissions: Sequence[Scores]) -> npt.NDArray[np.int64]:
+    """Return brackets. Shapes: [submissions, parts]."""
+    return np.array([[rules.bracket(score) for score in scores] for scores in submissions], dtype=np.int64)
 
 
 def _counted(rows: Sequence[Row], detected: Sequence[Row], cost_share: float) -> Row:
@@ -185,6 +201,6 @@ def _alone(entry: Row) -> str | None:
     beyond = [
         name
         for name, (value, limit) in entry["measures"].items()
-        if name != SCORE and limit is not None and (value is None or value > limit)
+        if name not in SCORES and limit is not None and (value is None or value > limit)
     ]
     return beyond[0] if len(beyond) == 1 and is_detected(entry) else None

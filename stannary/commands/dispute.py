@@ -214,13 +214,13 @@ class _Run:
     total: int
     """Leaves of the provider since `counted_from`."""
     leaves: tuple[ScoredLeaf, ...]
-    """Those from `first` on for which their panel published a score; plants are left out."""
+    """Those from `first` on for which their panel published scores; plants are left out."""
 
     def as_juror(self, accusation: Accusation) -> float:
         """Return the evidence of a juror that measures the named leaves as the panels did, as a power of ten."""
         from stannary.accusation import evidence_log10
 
-        return evidence_log10(self.rules, self.total, [leaf.score for leaf in accusation.leaves])
+        return evidence_log10(self.rules, self.total, [leaf.scores for leaf in accusation.leaves])
 
 
 def _read_run(
@@ -253,7 +253,7 @@ def _read_run(
 
 
 def _scored(client: CoordinatorClient, history: StepHistory, provider: Address) -> list[ScoredLeaf]:
-    """Return the provider's leaves of a step for which its panel published a score."""
+    """Return the provider's leaves of a step for which its panel published scores."""
     from stannary.slots import submission_root
     from stannary.standing import scored_leaves
 
@@ -286,22 +286,24 @@ def _published(client: CoordinatorClient, history: StepHistory) -> list[Evidence
 def _tell_run(found: _Run, pool: int, provider: Address) -> Accusation | None:
     """Print what there is, and return the accusation that names all that speaks against the provider, if anything."""
     from stannary.accusation import Accusation
+    from stannary.e_process import PARTS
     from stannary.standing import Standing
 
     rules, standing = found.rules, Standing.of(found.rules, found.leaves)
     since = "" if found.first == found.counted_from else f", all since step {found.counted_from} counted"
     typer.echo(
         f"{provider} in pool {pool}, steps {found.first} … {found.last}{since}; "
-        f"leaves: {found.total}, with a score from their panel: {len(found.leaves)}"
+        f"leaves: {found.total}, with scores from their panel: {len(found.leaves)}"
     )
     levels = [0.0, *(level.score for level in rules.levels)]
-    counts = [f"{count} from {level:g}" for level, count in zip(levels, standing.counts, strict=True)]
-    typer.echo(f"scores: {', '.join(counts)}")
+    for part, own in zip(PARTS, standing.counts, strict=True):
+        counts = [f"{count} from {level:g}" for level, count in zip(levels, own, strict=True)]
+        typer.echo(f"scores of the {part}: {', '.join(counts)}")
     typer.echo(
         f"evidence: 10^{standing.log10:.2f}; workers stop at 10^{rules.stop_log10:g}, "
         f"10^{rules.slash_log10:g} may be slashed"
     )
-    if not any(standing.counts[1:]):
+    if not any(rules.reached(leaf.scores) for leaf in found.leaves):
         typer.echo("no leaf reaches a level: there is nothing to accuse of")
         return None
     accusation = Accusation.of(pool, provider, found.first, found.last, found.card_hash, rules, found.leaves)
