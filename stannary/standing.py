@@ -17,7 +17,7 @@ from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome
 
-SCORES = tuple(f"score of {part}" for part in PARTS)
+SCORES = tuple(f"score of the {part}" for part in PARTS)
 """The measures of an evidence file that evidence is made of: by part of the checks, the largest share of its limit that
 any number reached."""
 

@@ -13,7 +13,7 @@ from html import escape
 from itertools import pairwise
 
 from stannary.cards import Card, Thresholds
-from stannary.e_process import STAKES
+from stannary.e_process import PARTS, STAKES
 from stannary.types import to_hex
 from validator.samples import CardSamples, Record
 from validator.tails import lower_rate, upper_rate
@@ -485,17 +485,17 @@ def _evidence(card: Card) -> tuple[str, str]:
                 _rate(level.honest_at_most),
                 f"{_whole(entry.get('reached'))} of {_whole(entry.get('of')):,}" if entry else "",
                 _rate(entry.get("rate_upper_95")) if entry else "",
-                f"× {1 + STAKES[0] * (float(rules.payoffs[place + 1]) - 1):.4g}",
+                *(f"× {1 + STAKES[0] * (float(payoffs[place + 1]) - 1):.4g}" for payoffs in rules.payoffs),
             ]
         )
     note = (
         "Each submission multiplies the evidence against its provider by a factor. For a provider that goes beyond "
         "each level no more often than promised, the factors' mean is at most 1, so that its evidence ever reaches "
         f"10{_raised(rules.slash_log10)} with a probability of at most 10{_raised(-rules.slash_log10)}. A worker reads "
-        f"its own and stops at 10{_raised(rules.stop_log10)}. The evidence has {len(STAKES)} parts; the last column is "
-        "the factor of the boldest."
+        f"its own and stops at 10{_raised(rules.stop_log10)}. The evidence is a mean over the parts of the checks and "
+        f"over {len(STAKES)} stakes; the last columns are the factors of the boldest."
     )
-    head = ["score", "promised at most", "reached in the check", "95 % upper end", "factor"]
+    head = ["score", "promised at most", "reached in the check", "95 % upper end", *(f"factor by {part}" for part in PARTS)]
     return note, f'<div class="wide">{_table(head, rows)}</div>'
 
 

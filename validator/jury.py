@@ -508,7 +508,8 @@ def _show(value: object) -> object:
 def juror_scores(judgement: Judgement, *, is_screened: bool) -> Scores | None:
     """Return the scores of a leaf for a juror, None if it was not judged.
 
-    What is too short to tell from has the lowest. A leaf that contradicts itself has the highest. What the coordinator could have spoiled speaks against nobody.
+    What is too short to tell from has the lowest. A leaf that contradicts itself has the highest. What the coordinator
+    could have spoiled speaks against nobody.
     """
     finding = judgement.finding
     if finding.outcome is Outcome.ABSTAIN:

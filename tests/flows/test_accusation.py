@@ -287,13 +287,13 @@ def test_worker_of_another_model_is_accused_convicted_and_slashed_once(hall: Hal
     cheat, ada = (devnet.sender(name).address for name in ("cheat", "ada"))
 
     said = hall.command("watcher", "accuse", "--provider", ada, "--send", expect=3)
-    assert "leaves: 1, with a score from their panel: 1" in said
+    assert "leaves: 1, with scores from their panel: 1" in said
     assert "no leaf reaches a level" in said
     assert "would not convict" in said
     elsewhere = ("--send", "--location", f"{hall.url}/gone.json")
     assert "does not serve" in hall.command("watcher", "accuse", "--provider", cheat, *elsewhere, expect=3)
     said = hall.command("watcher", "accuse", "--provider", cheat, "--send", "--location", f"{hall.url}/accusation.json")
-    assert "leaves: 2, with a score from their panel: 2" in said
+    assert "leaves: 2, with scores from their panel: 2" in said
     accusation = Accusation.parse((hall.coordinator.folder / "accusation.json").read_bytes())
     assert tuple(leaf.slot for leaf in accusation.leaves) == CHEAT_SLOTS
     bond = 2 * chain.dispute_court.bond_of(pool)

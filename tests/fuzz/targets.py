@@ -234,7 +234,7 @@ def _evidence(leaves: int) -> bytes:
 
 
 def _accusation(leaves: int) -> bytes:
-    found = tuple(ScoredLeaf(2, slot, Hash(bytes([slot + 1]) * 32), 1.5) for slot in range(leaves))
+    found = tuple(ScoredLeaf(2, slot, Hash(bytes([slot + 1]) * 32), (1.5, 0.0, 0.25)) for slot in range(leaves))
     return Accusation(1, _PROVIDER, 1, 3, Hash(b"\x01" * 32), found).to_bytes()
 
 

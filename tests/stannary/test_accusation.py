@@ -25,6 +25,7 @@ from stannary.accusation import (
 from stannary.cards import evidence_rules
 from stannary.chain import StepHistory, events
 from stannary.documents import MAX_DOCUMENT_BYTES, canonical
+from stannary.e_process import FAMILIES, NOTHING, Scores
 from stannary.errors import Malformed
 from stannary.slots import PayTable
 from stannary.standing import ScoredLeaf
@@ -38,7 +39,11 @@ PLACE = events.Place(1, Hash(b"\x04" * 32), 0, Hash(b"\x05" * 32))
 
 
 def named(step: int, slot: int, score: float = 2.0) -> ScoredLeaf:
-    return ScoredLeaf(step, slot, Hash(keccak(bytes([step, slot >> 8, slot & 255]))), score)
+    return ScoredLeaf(step, slot, Hash(keccak(bytes([step, slot >> 8, slot & 255]))), in_one_part(score))
+
+
+def in_one_part(score: float) -> Scores:
+    return (score, 0.0, 0.0)
 
 
 def accusation(*leaves: ScoredLeaf) -> Accusation:
@@ -64,8 +69,11 @@ def test_list_hash_binds_every_leaf_their_number_and_their_order() -> None:
     swapped = (replace(first, leaf_hash=second.leaf_hash), replace(second, leaf_hash=first.leaf_hash), third)
     hashes = {accusation(*leaves).list_hash() for leaves in [*lists, swapped]}
     assert len(hashes) == 6
-    assert accusation(replace(first, score=3.0), second, third).list_hash() == accusation().list_hash()
-    assert accusation(replace(first, score=3.0), second, third).evidence_hash() != accusation().evidence_hash()
+    assert accusation(replace(first, scores=in_one_part(3.0)), second, third).list_hash() == accusation().list_hash()
+    assert (
+        accusation(replace(first, scores=in_one_part(3.0)), second, third).evidence_hash()
+        != accusation().evidence_hash()
+    )
 
 
 def test_largest_accusation_is_a_document() -> None:
@@ -127,7 +135,7 @@ def test_any_bytes_are_malformed_and_nothing_worse(data: bytes) -> None:
 def test_accuser_names_what_reaches_a_level_and_the_highest_if_there_are_too_many() -> None:
     leaves = [named(3, 7, 0.1), named(2, 9, math.inf), named(2, 1, 0.3)]
     own = Accusation.of(1, ADA, 2, 5, CARD_HASH, RULES, leaves)
-    assert [(leaf.step, leaf.slot, leaf.score) for leaf in own.leaves] == [(2, 1, 0.3), (2, 9, MAX_SCORE)]
+    assert [(leaf.step, leaf.slot, leaf.scores[0]) for leaf in own.leaves] == [(2, 1, 0.3), (2, 9, MAX_SCORE)]
     assert Accusation.parse(own.to_bytes()) == own
     many = [named(2, slot, 0.5 + slot / 10_000) for slot in range(MAX_NAMED + 10)]
     highest = Accusation.of(1, ADA, 2, 5, CARD_HASH, RULES, many).leaves
@@ -137,26 +145,28 @@ def test_accuser_names_what_reaches_a_level_and_the_highest_if_there_are_too_man
 
 
 def test_leaf_that_is_not_named_counts_as_the_best_there_is() -> None:
-    assert evidence_log10(RULES, 5, [2.0, 0.0]) == pytest.approx(float(RULES.log10([4, 0, 0, 1])))
-    assert evidence_log10(RULES, 2, []) == pytest.approx(float(RULES.log10([2, 0, 0, 0])))
+    others = [[5, 0, 0, 0]] * 2
+    found = evidence_log10(RULES, 5, [in_one_part(2.0), NOTHING])
+    assert found == pytest.approx(float(RULES.log10([[4, 0, 0, 1], *others])))
+    assert evidence_log10(RULES, 2, []) == pytest.approx(float(RULES.log10([[2, 0, 0, 0]] * 3)))
     assert evidence_log10(RULES, 0, []) == pytest.approx(0.0, abs=1e-12)
-    alone, among_many = evidence_log10(RULES, 5, [2.0] * 5), evidence_log10(RULES, 500, [2.0] * 5)
+    alone, among_many = (evidence_log10(RULES, total, [in_one_part(2.0)] * 5) for total in (5, 500))
     assert alone > RULES.slash_log10 > among_many
     with pytest.raises(Malformed, match="scores"):
-        evidence_log10(RULES, 1, [2.0, 2.0])
+        evidence_log10(RULES, 1, [in_one_part(2.0)] * 2)
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(0, 3), max_size=40), st.data())
-def test_naming_fewer_or_measuring_less_never_raises_the_evidence(scores: list[float], data: st.DataObject) -> None:
+@given(st.lists(st.tuples(*[st.floats(0, 3)] * 3), max_size=40), st.data())
+def test_naming_fewer_or_measuring_less_never_raises_the_evidence(scores: list[Scores], data: st.DataObject) -> None:
     total = len(scores) + data.draw(st.integers(0, 40))
     kept = [score for score in scores if data.draw(st.booleans())]
     assert evidence_log10(RULES, total, kept) <= evidence_log10(RULES, total, scores) + 1e-9
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(0, 3), max_size=12), st.integers(0, 12), st.integers(0, 30))
-def test_early_ruling_is_the_one_that_measuring_all_would_give(scores: list[float], done: int, others: int) -> None:
+@given(st.lists(st.tuples(*[st.floats(0, 3)] * 3), max_size=12), st.integers(0, 12), st.integers(0, 30))
+def test_early_ruling_is_the_one_that_measuring_all_would_give(scores: list[Scores], done: int, others: int) -> None:
     total = len(scores) + others
     early = is_convicted(RULES, total, scores[:done], len(scores[done:]))
     assert early in (None, is_convicted(RULES, total, scores))
@@ -169,11 +179,11 @@ def test_honest_provider_is_convicted_no_more_often_than_the_bound_however_it_is
     draw = np.random.default_rng(5)
     convicted, providers = 0, 2_000
     for _ in range(providers):
-        reached = draw.random(400)
+        reached = draw.random((400, 3)) / (np.array(list(FAMILIES.values())) / 9)
         scores = np.select([reached < 0.0005, reached < 0.005, reached < 0.05], [0.8, 0.6, 0.3], 0.0)
-        bad = np.flatnonzero(scores)
+        bad = np.flatnonzero(scores.any(axis=1))
         ends = [400, *(int(index) + 1 for index in bad)]
-        convicted += any(is_convicted(rules, end, scores[bad[bad < end]].tolist()) for end in ends)
+        convicted += any(is_convicted(rules, end, list(map(tuple, scores[bad[bad < end]]))) for end in ends)
     assert convicted / providers <= 0.1
     assert convicted > 0, "or this tests nothing"
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stannary.e_process import STAKES, EvidenceRules, Level
+from stannary.e_process import FAMILIES, PARTS, STAKES, EvidenceRules, Level, Scores
 from stannary.errors import Malformed
 
 SHARES = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=5)
 UNIT = st.floats(0.0, 1.0)
 COUNTS = st.integers(0, 10**9)
+TRIPLE = st.tuples(*[st.floats(0, 8)] * 3)
 CARD = EvidenceRules((Level(0.25, 0.05), Level(0.5, 0.005), Level(0.75, 0.0005)), 3.0, 6.0)
 
 
@@ -30,104 +31,143 @@ def rules(draw: st.DrawFn) -> EvidenceRules:
 
 
 @st.composite
-def honest(draw: st.DrawFn, of: EvidenceRules) -> list[float]:
-    """The probability of each bracket for any provider that goes beyond no level more often than the rules say."""
+def honest(draw: st.DrawFn, of: EvidenceRules, part: str) -> list[float]:
+    """The probability of each bracket of a part, for a provider that goes beyond no level more often than allowed."""
     beyond, before = [], 1.0
     for level in of.levels:
-        before = min(before, draw(UNIT) * level.honest_at_most if draw(st.booleans()) else level.honest_at_most)
+        allowed = level.honest_at_most * FAMILIES[part] / sum(FAMILIES.values())
+        before = min(before, draw(UNIT) * allowed if draw(st.booleans()) else allowed)
         beyond.append(before)
     return [high - low for high, low in pairwise([1.0, *beyond, 0.0])]
 
 
+def one(bracket: int, part: str, of: EvidenceRules = CARD) -> np.ndarray:
+    """Counts of one submission that is in this bracket in one part, and in the lowest in the others."""
+    counts = np.zeros((len(PARTS), len(of.levels) + 1), dtype=int)
+    counts[:, 0] = 1
+    counts[PARTS.index(part)] = np.eye(len(of.levels) + 1, dtype=int)[bracket]
+    return counts
+
+
 @given(st.data())
 def test_evidence_against_honest_providers_does_not_grow_in_expectation(data: st.DataObject) -> None:
+    """However the parts of a submission hang together: each alone, and then all of them, independent."""
     own = data.draw(rules())
-    chances = data.draw(honest(own))
-    before = np.array(data.draw(st.lists(st.integers(0, 10_000), min_size=len(chances), max_size=len(chances))))
-    after = own.log10(before + np.eye(len(chances), dtype=int))
-    expected = sum(chance * 10 ** (log - own.log10(before)) for chance, log in zip(chances, after, strict=True))
+    size = len(own.levels) + 1
+    chances = [data.draw(honest(own, part)) for part in PARTS]
+    drawn = st.lists(st.integers(0, 10_000), min_size=size, max_size=size)
+    before = np.array([data.draw(drawn) for _ in PARTS])
+    expected = 0.0
+    for brackets in product(range(size), repeat=len(PARTS)):
+        weight = math.prod(part[bracket] for part, bracket in zip(chances, brackets, strict=True))
+        after = before + np.eye(size, dtype=int)[list(brackets)]
+        expected += weight * 10 ** float(own.log10(after) - own.log10(before))
     assert expected <= 1 + 1e-9
 
 
 @given(rules())
 def test_bet_is_fair_for_the_worst_that_the_card_allows(own: EvidenceRules) -> None:
-    beyond = [level.honest_at_most for level in own.levels]
-    chances = np.array([high - low for high, low in pairwise([1.0, *beyond, 0.0])])
-    assert chances @ own.payoffs == pytest.approx(1.0)
-    assert (np.diff(own.payoffs) >= -1e-9 * own.payoffs[1:]).all()
+    for payoffs, families in zip(own.payoffs, FAMILIES.values(), strict=True):
+        beyond = [level.honest_at_most * families / sum(FAMILIES.values()) for level in own.levels]
+        chances = np.array([high - low for high, low in pairwise([1.0, *beyond, 0.0])])
+        assert chances @ payoffs == pytest.approx(1.0)
+        assert (np.diff(payoffs) >= -1e-9 * payoffs[1:]).all()
 
 
 def test_bet_is_unfair_for_who_goes_beyond_a_level_too_often() -> None:
-    twice = np.array([0.9, 0.09, 0.009, 0.001])
-    gained = 10 ** CARD.log10(np.eye(4, dtype=int))
-    assert twice @ gained > 1
+    twice = np.array([0.9, 0.09, 0.009, 0.001]) * FAMILIES["pairing"] / 9
+    twice[0] = 1 - twice[1:].sum()
+    gained = 10 ** CARD.log10([one(bracket, "pairing") for bracket in range(4)])
+    others = 10 ** float(CARD.log10(one(0, "pairing")))
+    assert twice @ gained > others
 
 
 def test_few_honest_histories_ever_reach_a_level_of_evidence() -> None:
-    """The exact probability, by all histories of 60 submissions of the worst honest provider."""
+    """The exact probability, by all histories of 40 submissions of a provider that is at its worst in one part."""
     own = EvidenceRules((Level(0.5, 0.2), Level(1.0, 0.05)), 1.0, 2.0)
-    chances = (0.8, 0.15, 0.05)
-    for bound in (10.0, 30.0):
-        ever = 0.0
-        alive: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
-        for _ in range(60):
-            reached: dict[tuple[int, ...], float] = {}
-            for counts, weight in alive.items():
-                for bracket, chance in enumerate(chances):
-                    then = tuple(count + (place == bracket) for place, count in enumerate(counts))
-                    reached[then] = reached.get(then, 0.0) + weight * chance
-            logs = own.log10(list(reached))
-            stopped = {counts for counts, log in zip(reached, logs, strict=True) if log >= math.log10(bound)}
-            ever += sum(reached[counts] for counts in stopped)
-            alive = {counts: weight for counts, weight in reached.items() if counts not in stopped}
-        assert 0.0002 < ever <= 1 / bound
+    for part in PARTS:
+        share = FAMILIES[part] / sum(FAMILIES.values())
+        chances = (1 - 0.2 * share, 0.15 * share, 0.05 * share)
+        for bound in (3.0, 10.0):
+            ever = 0.0
+            alive: dict[tuple[int, ...], float] = {(0, 0, 0): 1.0}
+            for number in range(1, 41):
+                reached: dict[tuple[int, ...], float] = {}
+                for counts, weight in alive.items():
+                    for bracket, chance in enumerate(chances):
+                        then = tuple(count + (place == bracket) for place, count in enumerate(counts))
+                        reached[then] = reached.get(then, 0.0) + weight * chance
+                rest = [number, 0, 0]
+                every = [[list(counts) if each == part else rest for each in PARTS] for counts in reached]
+                stopped = {
+                    counts for counts, log in zip(reached, own.log10(every), strict=True) if log >= math.log10(bound)
+                }
+                ever += sum(reached[counts] for counts in stopped)
+                alive = {counts: weight for counts, weight in reached.items() if counts not in stopped}
+            assert 0.0002 < ever <= 1 / bound
 
 
 def test_value_by_hand() -> None:
     own = EvidenceRules((Level(0.5, 0.1), Level(1.0, 0.02)), 3.0, 6.0)
-    assert own.payoffs.tolist() == pytest.approx([0.0, 6.25, 25.0])
+    assert FAMILIES == {"activations": 5, "pairing": 1, "sampling": 3}
+    whole = np.array([0.0, 6.25, 25.0])
+    assert own.payoffs == pytest.approx(np.array([whole * 9 / 5, whole * 9, whole * 3]))
     assert STAKES == (0.1, 0.02, 0.004, 0.001)
-    # (1 − s) (1 + 24 s) for each stake s: 3.06, 1.4504, 1.091616, 1.022976
-    assert float(own.log10([1, 0, 1])) == pytest.approx(math.log10(6.624992 / 4))
-    assert float(own.log10([0, 0, 0])) == 0.0
+    # One submission in the lowest bracket of every part: 1 − s for each stake s.
+    assert float(own.log10([[1, 0, 0]] * 3)) == pytest.approx(math.log10((0.9 + 0.98 + 0.996 + 0.999) / 4))
+    # The highest bracket of the pairing pays 225, so 1 + 224 s.
+    pairing = 23.4 + 5.48 + 1.896 + 1.224
+    assert float(own.log10([[1, 0, 0], [0, 0, 1], [1, 0, 0]])) == pytest.approx(
+        math.log10((2 * (0.9 + 0.98 + 0.996 + 0.999) + pairing) / 12)
+    )
+    assert float(own.log10([[0, 0, 0]] * 3)) == 0.0
 
 
-@given(own=rules(), scores=st.lists(st.floats(0, 8), max_size=12), seed=st.randoms())
-def test_order_does_not_matter(own: EvidenceRules, scores: list[float], seed: object) -> None:
+def test_what_shows_in_one_part_is_more_evidence_than_as_much_in_any() -> None:
+    """A submission that reaches the first level in the pairing does so a ninth as often as one that does in any."""
+    many = [10 * one(1, part) for part in PARTS]
+    activations, pairing, sampling = CARD.log10(many)
+    assert pairing > sampling > activations > 1
+
+
+@given(own=rules(), scores=st.lists(TRIPLE, max_size=12), seed=st.randoms())
+def test_order_does_not_matter(own: EvidenceRules, scores: list[Scores], seed: object) -> None:
     shuffled = list(scores)
     seed.shuffle(shuffled)  # type: ignore[attr-defined]
     assert own.count(scores) == own.count(shuffled)
-    assert sum(own.count(scores)) == len(scores)
+    assert [sum(part) for part in own.count(scores)] == [len(scores)] * len(PARTS)
 
 
-@given(own=rules(), scores=st.lists(st.floats(0, 8), min_size=1, max_size=12), more=st.floats(0, 8), data=st.data())
+@given(own=rules(), scores=st.lists(TRIPLE, min_size=1, max_size=12), more=TRIPLE, data=st.data())
 def test_higher_score_is_never_less_evidence(
-    own: EvidenceRules, scores: list[float], more: float, data: st.DataObject
+    own: EvidenceRules, scores: list[Scores], more: Scores, data: st.DataObject
 ) -> None:
     place = data.draw(st.integers(0, len(scores) - 1))
-    raised = [*scores[:place], scores[place] + more, *scores[place + 1 :]]
+    higher = tuple(score + added for score, added in zip(scores[place], more, strict=True))
+    raised = [*scores[:place], higher, *scores[place + 1 :]]
     assert own.log10(own.count(raised)) >= own.log10(own.count(scores)) - 1e-9
 
 
 @given(own=rules(), counts=st.data())
 def test_submission_below_every_level_lowers_the_evidence(own: EvidenceRules, counts: st.DataObject) -> None:
     size = len(own.levels) + 1
-    before = np.array(counts.draw(st.lists(COUNTS, min_size=size, max_size=size)))
-    assert own.log10(before + np.eye(size, dtype=int)[0]) <= own.log10(before) + 1e-9
+    before = np.array([counts.draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in PARTS])
+    assert own.log10(before + one(0, "pairing", own)) <= own.log10(before) + 1e-9
 
 
 @given(own=rules(), data=st.data())
 def test_counts_of_a_billion_are_finite(own: EvidenceRules, data: st.DataObject) -> None:
     size = len(own.levels) + 1
-    counts = data.draw(st.lists(st.sampled_from([0, 1, 10**9]), min_size=size, max_size=size))
+    counts = [data.draw(st.lists(st.sampled_from([0, 1, 10**9]), min_size=size, max_size=size)) for _ in PARTS]
     assert math.isfinite(float(own.log10(counts)))
 
 
 def test_counts_of_many_providers_at_once() -> None:
-    counts = np.array([[[10, 0, 0, 0], [9, 1, 0, 0]], [[9, 0, 0, 1], [0, 0, 0, 10**9]]])
+    own = np.array([[[10, 0, 0, 0], [9, 1, 0, 0]], [[9, 0, 0, 1], [0, 0, 0, 10**9]]])
+    counts = np.stack([own, np.zeros_like(own), own], axis=2)
     found = CARD.log10(counts)
     assert found.shape == (2, 2)
-    assert [float(CARD.log10(row)) for row in counts.reshape(-1, 4)] == found.ravel().tolist()
+    assert [float(CARD.log10(row)) for row in counts.reshape(-1, 3, 4)] == pytest.approx(found.ravel().tolist())
     assert found[1, 1] > 1e9
 
 
@@ -171,19 +211,19 @@ def test_rules_without_a_fair_bet_are_refused(
 
 def test_equal_steps_are_accepted_whatever_their_rounding() -> None:
     own = made((0.1, 0.3), (0.2, 0.2), (0.3, 0.1))()
-    assert own.payoffs.tolist() == pytest.approx([0.0, 10 / 3, 10 / 3, 10 / 3])
-    assert made((0.5, 0.9), (0.6, 0.3))().payoffs[1] == pytest.approx(1 / 1.2)
+    assert own.payoffs[1].tolist() == pytest.approx([0.0, 30.0, 30.0, 30.0])
+    assert made((0.5, 0.9), (0.6, 0.3))().payoffs[1][1] == pytest.approx(9 / 1.2)
 
 
-@pytest.mark.parametrize("counts", [[1, 2, 3], [1, 2, 3, 4, 5], [[1], [2]], 7])
+@pytest.mark.parametrize("counts", [[1, 2, 3, 4], [[1, 2, 3]] * 3, [[1, 2, 3, 4]] * 2, [[1], [2]], 7])
 def test_counts_of_other_brackets_are_refused(counts: object) -> None:
     with pytest.raises(Malformed) as caught:
         CARD.log10(counts)  # type: ignore[arg-type]
-    assert (caught.value.field, caught.value.expected) == ("counts", "[…, 4]")
+    assert (caught.value.field, caught.value.expected) == ("counts", "[…, 3, 4]")
 
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf])
 def test_what_counts_nothing_is_refused(wrong: float) -> None:
     with pytest.raises(Malformed) as caught:
-        CARD.log10([0, 0, wrong, 0])
+        CARD.log10([[0, 0, wrong, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
     assert (caught.value.field, caught.value.expected) == ("counts", "numbers of submissions")

@@ -10,7 +10,7 @@ import pytest
 
 from stannary.cards import evidence_rules
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
-from stannary.standing import ScoredLeaf, Standing, median_score, scored_leaves, standing
+from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves, standing
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome, Reason, parse_address
 
@@ -24,7 +24,9 @@ def leaf(step: int, slot: int, provider: Address = ADA) -> Submission:
 
 
 def entry(leaf: Submission, score: float | None, outcome: Outcome = Outcome.ACCEPT) -> LeafEvidence:
-    measures = {} if score is None else {"score": Measure.of(score, 1.0)}
+    measures = (
+        {} if score is None else dict.fromkeys(SCORES, Measure.of(0.0, 1.0)) | {SCORES[0]: Measure.of(score, 1.0)}
+    )
     return LeafEvidence(leaf.struct_hash(), outcome, Reason.NONE, "", measures, ())
 
 
@@ -36,7 +38,8 @@ def test_score_of_a_leaf_is_the_median_and_the_lower_of_two_middles() -> None:
     own = leaf(1, 0)
 
     def median(*scores: float | None) -> float | None:
-        return median_score([entry(own, score) for score in scores])
+        found = median_scores([entry(own, score) for score in scores])
+        return None if found is None else found[0]
 
     assert median(0.9, 0.1, 0.3) == 0.3
     assert median(0.9, 0.1) == 0.1
@@ -46,25 +49,40 @@ def test_score_of_a_leaf_is_the_median_and_the_lower_of_two_middles() -> None:
     assert median() is None
 
 
+def test_each_part_has_a_median_of_its_own() -> None:
+    own = leaf(1, 0)
+    said = [(0.1, 0.9, 0.5), (0.2, 0.8, 0.4), (0.3, 0.1, 2.0)]
+    entries = [
+        replace(
+            entry(own, 0.0), measures={name: Measure.of(score, 1.0) for name, score in zip(SCORES, each, strict=True)}
+        )
+        for each in said
+    ]
+    assert median_scores(entries) == (0.2, 0.8, 0.5)
+    lacking = replace(entries[0], measures={SCORES[0]: Measure.of(9.0, 1.0)})
+    assert median_scores([*entries, lacking]) == (0.2, 0.8, 0.5)
+    assert median_scores([lacking]) is None
+
+
 def test_one_liar_moves_nothing() -> None:
     own = leaf(1, 0)
     honest = [entry(own, 0.2), entry(own, 0.22)]
     for lie in (0.0, -1e9, 1e9, math.inf, None):
-        score = median_score([*honest, entry(own, lie)])
-        assert score is not None
-        assert 0.0 < score <= 0.22
+        scores = median_scores([*honest, entry(own, lie)])
+        assert scores is not None
+        assert 0.0 < scores[0] <= 0.22
     # Where nobody else measured, what one claims is no score at all.
-    assert median_score([entry(own, 5.0), entry(own, None)]) is None
-    assert median_score([entry(own, 5.0), entry(own, None), entry(own, None)]) is None
+    assert median_scores([entry(own, 5.0), entry(own, None)]) is None
+    assert median_scores([entry(own, 5.0), entry(own, None), entry(own, None)]) is None
 
 
 def test_member_speaks_once_a_leaf_and_an_abstention_says_nothing() -> None:
     own = leaf(1, 3)
     loud = file_of(entry(own, 0.3), entry(own, 9.0), entry(own, 9.0))
     files = [loud, file_of(entry(own, 0.1)), file_of(entry(own, 0.4))]
-    assert [found.score for found in scored_leaves(files, [own])] == [0.3]
+    assert [found.scores[0] for found in scored_leaves(files, [own])] == [0.3]
     asleep = file_of(entry(own, None, Outcome.ABSTAIN))
-    assert [found.score for found in scored_leaves([asleep, asleep, file_of(entry(own, 0.7))], [own])] == [0.7]
+    assert [found.scores[0] for found in scored_leaves([asleep, asleep, file_of(entry(own, 0.7))], [own])] == [0.7]
 
 
 def test_standing_counts_the_own_leaves_of_all_steps_by_bracket() -> None:
@@ -76,12 +94,12 @@ def test_standing_counts_the_own_leaves_of_all_steps_by_bracket() -> None:
         for step in (1, 2)
     }
     found = standing(RULES, files, [*own, *others], ADA)
-    assert found.counts == (1, 0, 1, 1)
-    assert [(one.step, one.slot, one.score) for one in found.leaves] == [(1, 0, 0.1), (1, 2, 0.6), (2, 1, 2.0)]
+    assert found.counts == ((1, 0, 1, 1), (3, 0, 0, 0), (3, 0, 0, 0))
+    assert [(one.step, one.slot, one.scores[0]) for one in found.leaves] == [(1, 0, 0.1), (1, 2, 0.6), (2, 1, 2.0)]
     assert found.leaves[0].leaf_hash == leaf(1, 0).struct_hash()
-    assert found.log10 == pytest.approx(float(RULES.log10([1, 0, 1, 1])))
+    assert found.log10 == pytest.approx(float(RULES.log10(found.counts)))
     assert found.log10 > 1
-    assert standing(RULES, files, [*own, *others], BOB).counts == (0, 0, 0, 2)
+    assert standing(RULES, files, [*own, *others], BOB).counts[0] == (0, 0, 0, 2)
 
 
 def test_evidence_of_one_step_says_nothing_about_another() -> None:
@@ -91,11 +109,13 @@ def test_evidence_of_one_step_says_nothing_about_another() -> None:
 
 def test_provider_without_a_score_has_no_evidence() -> None:
     found = standing(RULES, {}, [leaf(1, 0)], ADA)
-    assert (found.counts, found.log10, found.leaves) == ((0, 0, 0, 0), 0.0, ())
+    assert (found.counts, found.log10, found.leaves) == (((0, 0, 0, 0),) * 3, 0.0, ())
 
 
 def test_order_of_the_leaves_does_not_matter() -> None:
-    leaves = [ScoredLeaf(step, slot, Hash(b"\x01" * 32), slot / 10) for step in range(3) for slot in range(9)]
+    leaves = [
+        ScoredLeaf(step, slot, Hash(b"\x01" * 32), (slot / 10, 0.0, 0.1)) for step in range(3) for slot in range(9)
+    ]
     mixed = random.Random(3).sample(leaves, len(leaves))
     assert Standing.of(RULES, mixed) == Standing.of(RULES, leaves)
-    assert Standing.of(RULES, [replace(one, score=2.0) for one in leaves]).log10 > 6
+    assert Standing.of(RULES, [replace(one, scores=(2.0, 0.0, 0.0)) for one in leaves]).log10 > 6

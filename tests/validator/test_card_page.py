@@ -66,7 +66,8 @@ def read(page: str) -> Reader:
 
 def record(submission: int, score: float | None, **changes: Any) -> Record:
     base = Record(
-        submission=submission, is_fine=True, score=score, mean_mantissa=0.4, mean_mismatches=2.0, largest_mantissa=0.9,
+        submission=submission, is_fine=True, score=score, of_activations=score, of_pairing=score, of_sampling=score,
+        mean_mantissa=0.4, mean_mismatches=2.0, largest_mantissa=0.9,
         largest_mismatches=6, not_chosen_rate=0.001, mean_gap=1e-5, largest_gap=0.01, informative=300, chunks=16,
         pairing=None,
     )  # fmt: skip

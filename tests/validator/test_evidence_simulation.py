@@ -14,7 +14,7 @@ from benchmarks.simulate_evidence import BONDS, Bond, Cheat
 from stannary.e_process import EvidenceRules, Level
 
 RULES = EvidenceRules((Level(0.25, 0.05), Level(0.5, 0.005), Level(0.75, 0.0005)), 3.0, 6.0)
-WORST = np.array([[0.05, 0.005, 0.0005]])
+WORST = simulation.by_part([0.05, 0.005, 0.0005])
 
 
 def honest(beyond: np.ndarray, bond: Bond, providers: int = 400, submissions: int = 200, seed: int = 0) -> np.ndarray:
@@ -24,20 +24,25 @@ def honest(beyond: np.ndarray, bond: Bond, providers: int = 400, submissions: in
 def test_gains_are_those_of_the_rules() -> None:
     """One submission of each bracket, by the rules themselves."""
     gains = simulation.gains(RULES)
-    assert np.log10(gains.mean(axis=1)) == pytest.approx(RULES.log10(np.eye(4, dtype=int)))
+    for part in range(3):
+        for bracket in range(4):
+            counts = [[0, 0, 0, 0] for _ in range(3)]
+            counts[part][bracket] = 1
+            expected = (gains[part, bracket].mean() + 2) / 3
+            assert np.log10(expected) == pytest.approx(float(RULES.log10(counts)))
 
 
 def test_largest_evidence_is_never_below_none() -> None:
-    assert (honest(np.zeros((1, 3)), BONDS["apart"]) == 0).all()
+    assert (honest(np.zeros((1, 3, 3)), BONDS["apart"]) == 0).all()
 
 
 def test_provider_always_beyond_every_level_has_known_evidence() -> None:
-    found = honest(np.ones((1, 3)), BONDS["in bad hours"], providers=3, submissions=20)
-    assert found == pytest.approx(float(RULES.log10([0, 0, 0, 20])))
+    found = honest(np.ones((1, 3, 3)), BONDS["in bad hours"], providers=3, submissions=20)
+    assert found == pytest.approx(float(RULES.log10([[0, 0, 0, 20]] * 3)))
 
 
 def test_evidence_stays_a_finite_number() -> None:
-    found = honest(np.ones((1, 3)), BONDS["apart"], providers=2, submissions=400)
+    found = honest(np.ones((1, 3, 3)), BONDS["apart"], providers=2, submissions=400)
     assert ((found > 200) & (found <= 250)).all()
 
 
@@ -45,8 +50,9 @@ def test_evidence_stays_a_finite_number() -> None:
 def test_each_class_keeps_its_own_distribution(bond: Bond) -> None:
     """Of one submission, the evidence says its bracket: as many reach each as the class says."""
     beyond = np.array([[0.4, 0.2, 0.1], [0.2, 0.1, 0.0]])
-    found = honest(beyond, bond, providers=40_000, submissions=1)
-    values = np.maximum(0.0, RULES.log10(np.eye(4, dtype=int)))
+    in_one_part = np.stack([beyond, np.zeros((2, 3)), np.zeros((2, 3))], axis=1)
+    found = honest(in_one_part, bond, providers=40_000, submissions=1)
+    values = np.maximum(0.0, [float(RULES.log10([row, [1, 0, 0, 0], [1, 0, 0, 0]])) for row in np.eye(4, dtype=int)])
     shares = [float((found >= value - 1e-9).mean()) for value in values[1:]]
     assert shares == pytest.approx(beyond.mean(axis=0).tolist(), abs=0.01)
 
@@ -62,10 +68,18 @@ def test_worse_and_more_clustered_providers_reach_more() -> None:
 
 def test_cheat_of_all_submissions_is_slashed_when_the_rules_say() -> None:
     times = simulation.slashed_at(RULES, 1.0, Cheat(3, 1.0), 5, 100, np.random.default_rng(0))
-    first = next(count for count in range(1, 100) if RULES.log10([0, 0, 0, count]) >= RULES.slash_log10)
+    first = next(
+        count
+        for count in range(1, 100)
+        if RULES.log10([[0, 0, 0, count], *[[count, 0, 0, 0]] * 2]) >= RULES.slash_log10
+    )
     assert times.tolist() == [first] * 5
     banked = simulation.slashed_at(RULES, 1.0, Cheat(2, 1.0), 2, 1000, np.random.default_rng(0), 3000)
-    first = next(count for count in range(1, 1000) if RULES.log10([3000, 0, count, 0]) >= RULES.slash_log10)
+    first = next(
+        count
+        for count in range(1, 1000)
+        if RULES.log10([[3000, 0, count, 0], *[[3000 + count, 0, 0, 0]] * 2]) >= RULES.slash_log10
+    )
     assert banked.tolist() == [first] * 2
 
 
@@ -104,9 +118,11 @@ def test_what_is_simulated(tmp_path: Path) -> None:
 
     card = Card.parse((Path(__file__).parents[2] / "validator" / "cards" / "toy.json").read_bytes())
     levels = [level.score for level in card.evidence.levels]
-    (tmp_path / "scores.json").write_text(json.dumps({"one": [0.0, levels[0], levels[0] + 0.01, 1.2], "none": []}))
+    (tmp_path / "scores.json").write_text(
+        json.dumps({"one": [[score, 0.0, 0.0] for score in (0.0, levels[0], levels[0] + 0.01, 1.2)], "none": []})
+    )
     found = simulation.histories(card, tmp_path / "scores.json")
     beyond, bond, target = found["honest as measured, apart"]
-    assert beyond.tolist() == [[0.5, *[0.25] * (len(levels) - 1)]]
+    assert beyond.tolist() == [[[0.5, *[0.25] * (len(levels) - 1)], *[[0.0] * len(levels)] * 2]]
     assert (bond, target) == (BONDS["apart"], "<= 0.0001")
     assert {target for name, (_, _, target) in found.items() if "times as often" in name} == {""}

@@ -17,7 +17,7 @@ from stannary.chain import Block, StepHistory, events
 from stannary.errors import OperatorError, PolicyError, Unavailable
 from stannary.rollout import Rollout, decode_group
 from stannary.slots import PayTable, submission_root
-from stannary.standing import SCORE
+from stannary.standing import scores_of
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
 from stannary.verdict import pack_outcomes
 from tests.validator.conftest import (
@@ -196,7 +196,7 @@ def test_passing_leaf_shows_its_distances(bench: Bench, toy: Path) -> None:
     ]
     assert 0 < view.worst.share < 1
     assert all(own.limit is not None for row in view.chunks for own in row.measures.values())
-    assert view.score == found.judgement.finding.measures.get(SCORE)
+    assert view.scores == scores_of(found.judgement.finding.measures) is not None
     assert not view.beyond_published
     told = text_of(made, found)
     assert "accept; the panel's: accept; reproduced" in told

@@ -11,15 +11,15 @@ import pytest
 import torch
 from eth_utils.crypto import keccak
 
-from stannary import standing
 from stannary.accusation import Accusation
 from stannary.cards import evidence_rules
 from stannary.chain import Block, Offer, StepHistory, StepState, events
 from stannary.documents import canonical
+from stannary.e_process import NOTHING, Scores
 from stannary.errors import NetworkError, Reverted, Unavailable, Unreachable
 from stannary.evidence import Measure
 from stannary.slots import PayTable, submission_root, taken_lease_hash
-from stannary.standing import SCORE, ScoredLeaf
+from stannary.standing import SCORES, ScoredLeaf
 from stannary.structs import Submission
 from stannary.types import (
     ZERO_HASH,
@@ -68,7 +68,7 @@ from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, mad
 from validator.checks import Finding
 from validator.inspection import SLICE_S, abstention
 from validator.judgement import Judgement, Recompute
-from validator.jury import ruling_of, score_of
+from validator.jury import juror_scores, ruling_of
 from validator.prefill import Prefill
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
@@ -363,7 +363,7 @@ class Run:
         """Name leaves that were made, by slot."""
         found = [*self.ledger.made, *(delivered for delivered, _, _ in self.ledger.delivered.values())]
         leaves = {made.leaf.submission.slot: made.leaf.submission for made in found}
-        return [ScoredLeaf(leaves[slot].step, slot, leaves[slot].struct_hash(), score) for slot in slots]
+        return [ScoredLeaf(leaves[slot].step, slot, leaves[slot].struct_hash(), (score, 0.0, 0.0)) for slot in slots]
 
     def accuse(
         self, leaves: Sequence[ScoredLeaf], *, first: int = 0, provider: Address = PROVIDER, card_hash: Hash = CARD_HASH
@@ -725,17 +725,17 @@ def test_hearing_goes_on_where_it_was_and_is_forgotten_with_its_case(run: Run) -
 def test_score_of_a_juror(bench: Bench) -> None:
     own = leaf_of(bench.rollouts).leaf
 
-    def score(finding: Finding, *, is_screened: bool = True) -> float | None:
-        return score_of(Judgement(own.submission.struct_hash(), finding), is_screened=is_screened)
+    def scores(finding: Finding, *, is_screened: bool = True) -> Scores | None:
+        return juror_scores(Judgement(own.submission.struct_hash(), finding), is_screened=is_screened)
 
-    measured = {SCORE: Measure.of(0.7, 1.0)}
-    assert score(Finding(measures=measured)) == 0.7
-    assert score(Finding(Outcome.REJECT, Reason.SAMPLING, "", {SCORE: Measure.of(math.inf, 1.0)})) == math.inf
-    assert score(Finding()) == 0.0
-    assert score(Finding(Outcome.REJECT, Reason.ACTIVATIONS)) == 0.0, "too short to tell from"
-    assert score(Finding(Outcome.REJECT, Reason.SCHEMA)) == math.inf
-    assert score(Finding(Outcome.FAULT, Reason.PROMPT)) == math.inf
-    assert score(Finding(Outcome.REJECT, Reason.SIGNATURE), is_screened=False) == 0.0
-    assert score(Finding(Outcome.FAULT, Reason.LEASE), is_screened=False) == math.inf
-    assert score_of(abstention(own, "out of memory"), is_screened=True) is None
-    assert standing.SCORE == SCORE
+    measured = {name: Measure.of(score, 1.0) for name, score in zip(SCORES, (0.7, 0.1, math.inf), strict=True)}
+    worst = (math.inf,) * 3
+    assert scores(Finding(measures=measured)) == (0.7, 0.1, math.inf)
+    assert scores(Finding(Outcome.REJECT, Reason.SAMPLING, "", measured)) == (0.7, 0.1, math.inf)
+    assert scores(Finding()) == NOTHING
+    assert scores(Finding(Outcome.REJECT, Reason.ACTIVATIONS)) == NOTHING, "too short to tell from"
+    assert scores(Finding(Outcome.REJECT, Reason.SCHEMA)) == worst
+    assert scores(Finding(Outcome.FAULT, Reason.PROMPT)) == worst
+    assert scores(Finding(Outcome.REJECT, Reason.SIGNATURE), is_screened=False) == NOTHING
+    assert scores(Finding(Outcome.FAULT, Reason.LEASE), is_screened=False) == worst
+    assert juror_scores(abstention(own, "out of memory"), is_screened=True) is None

@@ -10,7 +10,7 @@ import pytest
 from stannary.cards import Card, Thresholds
 from stannary.evidence import Measure
 from stannary.sampling import Replay, SamplingStatistics, summarise
-from stannary.standing import SCORE
+from stannary.standing import SCORES
 from stannary.toploc import ChunkDrift
 from stannary.types import Outcome, Reason
 from validator import statistics
@@ -20,6 +20,9 @@ from validator.pairing import Pairing
 from validator.statistics import ChunkMeasure, Measured
 
 NOTHING = ChunkDrift(0, 0.0, 0.0)
+
+
+PAIRING = SCORES[1]
 
 
 def replay_of(gap: np.ndarray[tuple[int], np.dtype[np.float64]], top_probability: float = 0.5) -> Replay:
@@ -115,10 +118,10 @@ def test_too_few_informative_tokens_pass_the_means_and_are_no_evidence(card: Car
     few = card.thresholds.sampling[0].min_informative - 1
     found = statistics.judge(replace(measured(), replay=replay_of(np.full(few, 1e-6))), card.thresholds)
     assert found.is_fine
-    assert SCORE not in found.measures
+    assert not set(SCORES) & set(found.measures)
     certain = statistics.judge(measured(np.full(256, 1e-6), top_probability=0.99), card.thresholds)
     assert certain.is_fine
-    assert SCORE not in certain.measures
+    assert not set(SCORES) & set(certain.measures)
     bound = card.thresholds.gap_bound * 1.01
     wrong = statistics.judge(replace(measured(), replay=replay_of(np.full(few, bound))), card.thresholds)
     assert wrong.outcome is Outcome.FAULT
@@ -166,7 +169,7 @@ def drifted(mean: float) -> Measured:
 
 
 def score_of(found: Measured, limits: Thresholds) -> float:
-    value = statistics.judge(found, limits).measures[SCORE].value
+    value = statistics.judge(found, limits).measures[SCORES[0]].value
     assert value is not None
     return value
 
@@ -208,11 +211,11 @@ def test_exact_compute_pairs_and_the_other_concurs(card: Card) -> None:
     )
     rejected = decide([exact, concurs], card.thresholds)
     assert (rejected.outcome, rejected.reason) == (Outcome.REJECT, Reason.PAIRING)
-    assert rejected.measures[SCORE].share == pytest.approx(1.5)
+    assert rejected.measures[PAIRING].share == pytest.approx(1.5)
     assert rejected.measures["concurring share of the policy step before"].value == 0.51
     passed = decide([exact, differs], card.thresholds)
     assert passed.is_fine
-    assert passed.measures[SCORE].share < 0.5
+    assert passed.measures[PAIRING].share == 1.0
     assert "passed by" in passed.explanation
     assert agreed_pairings([exact, concurs]) == [found]
     assert agreed_pairings([exact, differs]) == agreed_pairings([concurs]) == []
@@ -224,7 +227,7 @@ def test_submission_too_short_to_score_is_paired_all_the_same(card: Card) -> Non
     both = [measured(pairings=(found,), top_probability=0.99, is_exact=is_exact) for is_exact in (True, False)]
     decided = decide(both, card.thresholds)
     assert (decided.outcome, decided.reason) == (Outcome.REJECT, Reason.PAIRING)
-    assert SCORE not in decided.measures
+    assert not set(SCORES) & set(decided.measures)
 
 
 def test_pairing_that_all_agree_on_lends_nothing_to_other_numbers(card: Card) -> None:
@@ -233,7 +236,8 @@ def test_pairing_that_all_agree_on_lends_nothing_to_other_numbers(card: Card) ->
     exact = measured(drift=replace(NOTHING, mantissa_mean=1e6), pairings=(found,))
     decided = decide([exact, measured(pairings=(found,), is_exact=False)], card.thresholds)
     assert (decided.outcome, decided.reason) == (Outcome.REJECT, Reason.PAIRING)
-    assert decided.measures[SCORE].share == pytest.approx(1.5)
+    assert decided.measures[PAIRING].share == pytest.approx(1.5)
+    assert decided.measures[SCORES[0]].share == 0.0
 
 
 def test_worse_finding_decides_and_all_measures_are_kept(card: Card) -> None:

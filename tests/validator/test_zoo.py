@@ -20,6 +20,7 @@ from benchmarks.zoo.steered import AIMS, NEAR, Budget, Search
 from stannary.cards import Card
 from stannary.confined import ConfinedReader
 from stannary.environments import Environment
+from stannary.standing import SCORES
 from stannary.types import Outcome, Reason
 from worker.engine_transformers import TransformersEngine, TransformersOptions
 from worker.recording import Plan, record
@@ -129,7 +130,8 @@ def test_steering_gains_reward_and_stays_within_its_budget(material: Material, p
 
 def entry(outcome: str, score: float, share: float = 0.0, errors: float = 0.0) -> tally.Row:
     return {
-        "outcome": outcome, "reason": "sampling", "explanation": "", "measures": {"score": [score, 1.0]},
+        "outcome": outcome, "reason": "sampling", "explanation": "",
+        "measures": {name: [score, 1.0] for name in SCORES},
         "rewards": [], "tokens": 100, "is_grey": False, "by_published_limits": False, "way": [share, errors],
     }  # fmt: skip
 

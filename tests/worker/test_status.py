@@ -30,7 +30,7 @@ from stannary.e_process import EvidenceRules, Level
 from stannary.errors import SettingsError, Unavailable, Unreachable
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.slots import PayTable, submission_root
-from stannary.standing import SCORE, ScoredLeaf, Standing
+from stannary.standing import SCORES, ScoredLeaf, Standing
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, Role
 from stannary.verdict import pack_outcomes
@@ -91,7 +91,8 @@ def entry(leaf: Submission, score: float | None, *, reason: Reason | None = None
             "mantissa_mean": Measure.of(4.0 * score, 4.0),
             "mean_gap": Measure.of(0.001, 0.01),
             "tokens": Measure.of(8),
-            SCORE: Measure.of(score, 1.0),
+            **dict.fromkeys(SCORES, Measure.of(0.0, 1.0)),
+            SCORES[0]: Measure.of(score, 1.0),
         }
     is_fine = score is None or score <= 1
     outcome = Outcome.ACCEPT if is_fine else Outcome.REJECT
@@ -208,9 +209,13 @@ def test_leaf_is_told_as_its_panel_judged_it_and_counts_by_the_median() -> None:
     assert (second.outcome, second.reason, second.score) == (Outcome.REJECT, Reason.ACTIVATIONS, 1.2)
     assert second.measures["mantissa_mean"].value == 4.0 * 1.2
     assert record.standing == Standing.of(
-        LEVELS, [ScoredLeaf(0, slot, leaf_at(0, slot).struct_hash(), score) for slot, score in ((1, 0.6), (2, 1.2))]
+        LEVELS,
+        [
+            ScoredLeaf(0, slot, leaf_at(0, slot).struct_hash(), (score, 0.0, 0.0))
+            for slot, score in ((1, 0.6), (2, 1.2))
+        ],
     )
-    assert record.standing.counts == (0, 0, 1, 1)
+    assert record.standing.counts[0] == (0, 0, 1, 1)
 
 
 def test_leaf_that_was_not_audited_is_told_and_is_no_evidence() -> None:
@@ -218,7 +223,7 @@ def test_leaf_that_was_not_audited_is_told_and_is_no_evidence() -> None:
     world.add(0, {1: [None, None, None], 2: [0.1, 0.1, 0.1]})
     record = world.record()
     assert [(leaf.outcome, leaf.score) for leaf in record.leaves] == [(Outcome.ACCEPT, None), (Outcome.ACCEPT, 0.1)]
-    assert record.standing.counts == (1, 0, 0, 0)
+    assert record.standing.counts == ((1, 0, 0, 0),) * 3
 
 
 def test_steps_under_another_card_or_ruled_on_before_add_nothing() -> None:
@@ -238,7 +243,7 @@ def test_votes_that_are_still_to_come_leave_a_leaf_undecided() -> None:
     world.add(0, {1: [0.1]})
     record = world.record()
     assert record.leaves[0].outcome is None
-    assert record.standing.counts == (1, 0, 0, 0)
+    assert record.standing.counts == ((1, 0, 0, 0),) * 3
 
 
 def test_evidence_under_another_root_is_not_believed() -> None:
@@ -250,7 +255,7 @@ def test_evidence_under_another_root_is_not_believed() -> None:
     record = world.record()
     assert len(record.missing) == len(roots)
     assert "0x" + roots[0].hex() in record.missing[0]
-    assert record.standing.counts == (0, 0, 0, 0)
+    assert record.standing.counts == ((0, 0, 0, 0),) * 3
 
 
 def test_leaves_that_are_not_under_the_root_are_not_believed() -> None:
@@ -315,7 +320,7 @@ def judged(score: float, step: int = 0, slot: int = 0) -> Judged:
         Outcome.ACCEPT if score <= 1 else Outcome.REJECT,
         Reason.NONE if score <= 1 else Reason.ACTIVATIONS,
         "",
-        score,
+        (score, 0.0, 0.0),
         entry(leaf_at(step, slot), score).measures,
     )
 
@@ -340,23 +345,26 @@ def test_number_that_is_not_finite_is_infinitely_far_beyond() -> None:
 @pytest.mark.parametrize("counts", [(0, 0, 0, 0), (30, 0, 0, 0), (200, 2, 1, 0), (3000, 0, 0, 0), (5, 0, 0, 4)])
 def test_rejections_in_a_row_are_as_many_as_counting_one_by_one_gives(counts: tuple[int, ...]) -> None:
     for level in (LEVELS.stop_log10, LEVELS.slash_log10):
-        more, added = 0, list(counts)
+        rest = (sum(counts), 0, 0, 0)
+        more, added = 0, [list(counts), list(rest), list(rest)]
         while LEVELS.log10(added) < level:
-            added[-1] += 1
+            added[0][-1] += 1
+            added[1][0] += 1
+            added[2][0] += 1
             more += 1
-        assert rejections_to(LEVELS, counts, level) == more
+        assert rejections_to(LEVELS, (counts, rest, rest), level) == more
 
 
 def test_level_that_no_number_of_leaves_reaches_is_none() -> None:
-    assert rejections_to(LEVELS, (0, 0, 0, 0), 3.0, score=0.1) is None
+    assert rejections_to(LEVELS, ((0, 0, 0, 0),) * 3, 3.0, (0.1, 0.1, 0.1)) is None
     weak = EvidenceRules((Level(0.5, 0.5), Level(0.8, 0.25), Level(1.5, 0.05)), 3.0, 6.0)
-    assert rejections_to(weak, (0, 0, 0, 0), 3.0, score=0.6) is not None
-    assert rejections_to(EvidenceRules((Level(0.5, 0.5),), 3.0, 6.0), (0, 0), 3.0) is not None
+    assert rejections_to(weak, ((0, 0, 0, 0),) * 3, 3.0, (0.6, 0.0, 0.0)) is not None
+    assert rejections_to(EvidenceRules((Level(0.5, 0.5),), 3.0, 6.0), ((0, 0),) * 3, 3.0) is not None
 
 
 def after(*scores: float, good: int = 0) -> Standing:
     found = [*[0.1] * good, *scores]
-    return Standing.of(LEVELS, [ScoredLeaf(0, slot, ZERO_HASH, score) for slot, score in enumerate(found)])
+    return Standing.of(LEVELS, [ScoredLeaf(0, slot, ZERO_HASH, (score, 0.0, 0.0)) for slot, score in enumerate(found)])
 
 
 @pytest.mark.parametrize("good", [0, 1, 3, 6, 20, 100])
@@ -496,12 +504,12 @@ def test_standing_is_looked_at_as_often_as_asked_for() -> None:
 def test_report_shows_levels_leaves_and_distances() -> None:
     record = replace(over_the_level(), missing=("the evidence of 0x44: no evidence here",))
     told = "\n".join(report(record, recent=4))
-    assert f"provider {PROVIDER}: 9 leaves judged, 9 of them with a score" in told
+    assert f"provider {PROVIDER}: 9 leaves judged, 9 of them with scores" in told
     assert "its worker stops by itself at 10^3, slashing begins at 10^6" in told
     to_slash = rejections_to(LEVELS, record.standing.counts, LEVELS.slash_log10)
     assert "rejections in a row until the stop level: none, it is reached" in told
     assert f"rejections in a row until the slash level: {to_slash}" in told
-    assert "3 of 9 scores (33.3 %) reach 0.75 (above 1 is rejected), honest ones at most 0.05 %" in told
+    assert "3 of 9 leaves (33.3 %) reach the score 0.75 (above 1 is rejected), honest ones at most 0.05 %" in told
     rows = [line.split() for line in told.splitlines()]
     assert ["2", "2", "reject", "(activations)", "1.500", "mantissa_mean", "6", "4"] in rows
     assert ["mantissa_mean", "6", "4", "1.500", "-0.500", "0.800", "1:2", "4"] in rows
