@@ -103,6 +103,8 @@ def smollm2(base: Path, work: Path) -> Plan:
         made += record_all(work, [base], task, groups=24, seed=10 + seed, machines=some, report=say)
         halves.append(made)
     attacks = altered(base, work, task, "smollm2", BY_NAME["vllm-many"], 32, (900, 700))
+    stale = recorded_attack(work, steps[3], task, "smollm2-stale-4", BY_NAME["vllm-many"], 32)
+    attacks.append(Attack("policy step of four steps before, at learning rate 1e-5", stale, steps[7], steps[6]))
     return Plan(policies, halves[0], halves[1], attacks)
 
 

@@ -495,7 +495,8 @@ def _evidence(card: Card) -> tuple[str, str]:
         f"its own and stops at 10{_raised(rules.stop_log10)}. The evidence is a mean over the parts of the checks and "
         f"over {len(STAKES)} stakes; the last columns are the factors of the boldest."
     )
-    head = ["score", "promised at most", "reached in the check", "95 % upper end", *(f"factor by {part}" for part in PARTS)]
+    factors = [f"factor by {part}" for part in PARTS]
+    head = ["score", "promised at most", "reached in the check", "95 % upper end", *factors]
     return note, f'<div class="wide">{_table(head, rows)}</div>'
 
 
