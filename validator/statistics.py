@@ -132,7 +132,7 @@ def judge(measured: Measured, thresholds: Thresholds) -> Finding:
 
     The scores are left out where the submission has too few informative tokens to be evidence.
     """
-    parts = judge_parts(measured, thresholds)
+    parts = held_by_part(measured, thresholds)
     found = worse(*parts)
     informative = int(found.measures["informative"].value or 0)
     if thresholds.sampling_limits(informative) is None:
@@ -140,7 +140,7 @@ def judge(measured: Measured, thresholds: Thresholds) -> Finding:
     return with_scores(found, _scores(measured, thresholds, _shares(parts)))
 
 
-def judge_parts(measured: Measured, thresholds: Thresholds) -> tuple[Finding, Finding, Finding]:
+def held_by_part(measured: Measured, thresholds: Thresholds) -> tuple[Finding, Finding, Finding]:
     """Hold what was measured against limits, by part of the checks."""
     sampled = summarise(measured.replay, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
     return (
@@ -164,7 +164,7 @@ def _scores(measured: Measured, thresholds: Thresholds, own: Scores) -> Scores:
     """Return how far a submission gets in each part: a step for each set of limits it goes beyond, and a part for the
     next. Beyond the limits of a rejection it is the largest share of one of them.
     """
-    steps = [*(_shares(judge_parts(measured, limits)) for limits in thresholds.ladder), own]
+    steps = [*(_shares(held_by_part(measured, limits)) for limits in thresholds.ladder), own]
     return tuple(map(_climbed, zip(*steps, strict=True)))
 
 

@@ -274,7 +274,7 @@ def test_cases_that_are_over_are_not_read_again(court: World) -> None:
 
 
 WHERE = "http://accuser.example/case/accusation.json"
-EVIDENCE = evidence_rules((0.05, 0.005, 0.0005), stop_log10=1.5, slash_log10=2.5)
+EVIDENCE = evidence_rules((0.05, 0.005, 0.0005), stop_log10=1.5, slash_log10=3.3)
 """Two leaves in the highest bracket convict, with up to four in the lowest beside them; one does not."""
 OTHER_CARD = Hash(b"\x0d" * 32)
 
@@ -410,7 +410,7 @@ def test_provider_whose_named_leaves_really_fail_is_convicted(run: Run, caplog: 
     run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
     run.world.ticks(4)
     assert run.rulings == [Ruling.FAULT]
-    assert "case 1: fault: 2 of 3 leaves measured: evidence 10^3.0" in caplog.text
+    assert "case 1: fault: 2 of 3 leaves measured: evidence 10^3.5" in caplog.text
 
 
 def test_one_bad_leaf_is_not_enough(run: Run) -> None:
@@ -556,7 +556,7 @@ def test_policy_that_this_juror_lacks_is_no_ruling(run: Run) -> None:
 
 def test_what_cannot_convict_is_acquitted_without_the_policy(run: Run) -> None:
     run.world.weights.fails = Unavailable("policy step 1 is not there")
-    run.ledger.more = {0: 8, 1: 8}
+    run.ledger.more = {0: 20, 1: 20}
     run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
     run.world.ticks(4)
     assert run.rulings == [Ruling.ACCEPT]
@@ -696,7 +696,7 @@ def test_slots_that_were_taken_on_chain_can_be_named(
     run.accuse(run.name(EDITED_SLOT, first, second))
     run.world.ticks(4)
     assert run.rulings == [Ruling.FAULT]
-    assert "case 1: fault: 3 of 5 leaves measured: evidence 10^2.9" in caplog.text
+    assert "case 1: fault: 3 of 5 leaves measured: evidence 10^3.4" in caplog.text
 
 
 def test_long_count_is_cut_so_that_others_get_their_turn(run: Run) -> None:

@@ -19,6 +19,7 @@ from benchmarks.zoo.stage import Claim, Models, Pool
 from benchmarks.zoo.steered import AIMS, NEAR, Budget, Search
 from stannary.cards import Card
 from stannary.confined import ConfinedReader
+from stannary.e_process import NOTHING
 from stannary.environments import Environment
 from stannary.standing import SCORES
 from stannary.types import Outcome, Reason
@@ -144,9 +145,10 @@ def test_forged_attack_found_by_another_check_misses_its_target() -> None:
 
 
 def test_evidence_of_high_scores_convicts_and_of_low_ones_never(card: Card) -> None:
-    assert tally.until_slashed(card.evidence, [9.0], [], 1.0) is not None
-    assert tally.until_slashed(card.evidence, [0.0], [], 1.0) is None
-    often, rare = (tally.until_slashed(card.evidence, [9.0], [0.0], share) for share in (1.0, 0.2))
+    high = [(9.0, 0.0, 0.0)]
+    assert tally.until_slashed(card.evidence, high, [], 1.0) is not None
+    assert tally.until_slashed(card.evidence, [NOTHING], [], 1.0) is None
+    often, rare = (tally.until_slashed(card.evidence, high, [NOTHING], share) for share in (1.0, 0.2))
     assert often is not None
     assert rare is not None
     assert often < rare
