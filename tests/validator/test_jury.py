@@ -556,8 +556,8 @@ def test_policy_that_this_juror_lacks_is_no_ruling(run: Run) -> None:
 
 def test_what_cannot_convict_is_acquitted_without_the_policy(run: Run) -> None:
     run.world.weights.fails = Unavailable("policy step 1 is not there")
-    run.ledger.more = {0: 20, 1: 20}
-    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.ledger.more = {0: 8, 1: 8}
+    run.accuse(run.name(EDITED_SLOT))
     run.world.ticks(4)
     assert run.rulings == [Ruling.ACCEPT]
     assert run.world.weights.loads == 0
