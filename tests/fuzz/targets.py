@@ -35,6 +35,7 @@ from stannary.chain.reverts import decode_revert
 from stannary.client import MAX_ANSWER_BYTES, CoordinatorClient, _reason
 from stannary.commands.provider import _deadline, _read_consent, _signature
 from stannary.documents import canonical, parse_document
+from stannary.e_process import PARTS
 from stannary.environments import describe_environment, load_environment
 from stannary.environments.sieve import CLASSES, SYMBOLS, Sieve
 from stannary.errors import (
@@ -206,7 +207,7 @@ def _card(data: bytes) -> None:
         card.thresholds.drift_limits(tokens)
         card.thresholds.mean_drift_limits(tokens)
         card.thresholds.sampling_limits(tokens)
-    card.evidence.log10(card.evidence.count([0.0, 1.0, 2.0]))
+    card.evidence.log10(card.evidence.count([(score,) * len(PARTS) for score in (0.0, 1.0, 2.0)]))
     card.hash()
 
 
