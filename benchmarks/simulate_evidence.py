@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from benchmarks.figures import figure, missed, write_results
 from stannary.cards import Card
-from stannary.e_process import FAMILIES, PARTS, STAKES, EvidenceRules
+from stannary.e_process import MILDEST_PART, PART_SHARES, PARTS, STAKES, EvidenceRules
 from validator.tails import lower_rate, upper_rate
 
 F64 = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ class Cheat:
 
     levels: int
     power: float
-    part: str = max(FAMILIES, key=FAMILIES.__getitem__)
+    part: str = MILDEST_PART
     """Of the checks; in the others they go beyond no level. By default that in which it is the weakest evidence."""
 
 
@@ -146,8 +146,7 @@ def by_part(levels: Sequence[float]) -> F64:
 
     Shapes: [1, parts, levels].
     """
-    families = np.array(list(FAMILIES.values()))
-    return np.outer(families / families.sum(), levels)[None]
+    return np.asarray(np.outer(PART_SHARES, levels)[None])
 
 
 def cheats(rules: EvidenceRules) -> dict[str, tuple[float, Cheat, int]]:

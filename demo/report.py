@@ -41,6 +41,7 @@ from stannary.evidence import EvidenceFile, LeafEvidence
 from stannary.rollout import decode_group
 from stannary.seeds import StepSeeds
 from stannary.slots import submission_root
+from stannary.standing import SCORES
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome, PoolId, Reason, Role, Ruling, to_hex
 from stannary.verdict import tally, unpack_outcomes
@@ -395,7 +396,8 @@ _FIGURES = {
     "beyond_margin": ("sampling", "tokens beyond the margin"),
     "not_chosen_rate": ("sampling", "informative tokens that it does not pick"),
     "mean_gap": ("sampling", "mean gap of the informative ones"),
-    "score": ("", "score, beyond 1 a rejection"),
+    "concurring share of the policy step before": ("pairing", "share of the way to it, by the second compute"),
+    **{name: ("", f"{name}, beyond 1 a rejection") for name in SCORES},
 }
 """Names in the evidence → check and words. A name not here is shown as it is."""
 

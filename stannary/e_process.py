@@ -27,6 +27,10 @@ from stannary.errors import Malformed
 FAMILIES = {"activations": 5, "pairing": 1, "sampling": 3}
 """Families of numbers in each part of the checks. Each has an equal part of every probability of a card."""
 PARTS = tuple(FAMILIES)
+PART_SHARES = np.array(list(FAMILIES.values())) / sum(FAMILIES.values())
+"""What each part has of every probability of a card. Shapes: [parts]."""
+MILDEST_PART = max(FAMILIES, key=FAMILIES.__getitem__)
+"""The part in which going beyond a level is the weakest evidence."""
 NOTHING = (0.0,) * len(PARTS)
 """The scores of a submission that shows nothing at all."""
 STAKES = (0.1, 0.02, 0.004, 0.001)
@@ -87,8 +91,7 @@ class EvidenceRules:
         honest one. Shapes: [parts, levels + 1].
         """
         shares = np.array([level.honest_at_most for level in self.levels] + [0.0])
-        families = np.array(list(FAMILIES.values()))
-        steps = np.outer(families / families.sum(), shares[:-1] - shares[1:])
+        steps = np.outer(PART_SHARES, shares[:-1] - shares[1:])
         return np.concatenate([np.zeros((len(PARTS), 1)), 1.0 / (len(self.levels) * steps)], axis=1)
 
     def bracket(self, score: float) -> int:

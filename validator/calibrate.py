@@ -30,6 +30,7 @@ from validator.prefill import Prefill
 from validator.samples import CardSamples
 from validator.statistics import ChunkMeasure, Measured
 from validator.tails import lower_rate, upper_rate
+from validator.weights import FIRST, SECOND
 
 FALSE_REJECT_RATE = 1e-4
 """Honest submissions that are rejected at most, over all numbers of a submission together."""
@@ -37,7 +38,7 @@ PUBLISHED = (38, 10.0, 8.0)
 """Limits of a chunk in the published library: exponent mismatches, mantissa mean and median (arXiv 2501.16007)."""
 PIECE_SIZES = (1, 2, 3, 5, 8, 12, 16, 24)
 """Sizes of the chunks that are cut out of the middle of longer completions."""
-DTYPES = ("fp32", "bf16")
+DTYPES = (FIRST, SECOND)
 
 MOST_SUBMISSIONS = 10_000
 """Up to so many are counted until the evidence slashes."""

@@ -22,7 +22,7 @@ from stannary.environments.tokenizer import read_tokenizer
 from stannary.errors import BadSignature, Malformed, NetworkError, PeerError
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash
-from stannary.sampling.statistics import INFORMATIVE, summarise
+from stannary.sampling.statistics import INFORMATIVE
 from stannary.slots import taken_lease_hash
 from stannary.standing import scores_of
 from stannary.structs import Domain, Lease, SignedStruct
@@ -316,12 +316,12 @@ def _measured(
 
 def view(measured: Measured, rollouts: Sequence[Rollout], thresholds: Thresholds, words: Words) -> View:
     """Return what one compute measured, beside the limits."""
-    sampled = summarise(measured.replay, margin=thresholds.gap_margin, cap=thresholds.gap_cap)
+    activations, pairing, sampling = statistics.held_by_part(measured, thresholds)
     return View(
         compute=measured.compute,
-        activations=statistics.judge_activations(measured.chunks, thresholds),
-        pairing=statistics.judge_pairings(measured.pairings if measured.is_exact else (), thresholds),
-        sampling=statistics.judge_sampling(sampled, thresholds, measured.place),
+        activations=activations,
+        pairing=pairing,
+        sampling=sampling,
         chunks=tuple(_chunk_row(found, rollouts, thresholds, words) for found in measured.chunks),
         tokens=tuple(_token_rows(measured, rollouts, thresholds, words)),
         scores=scores_of(statistics.judge(measured, thresholds).measures),

@@ -162,9 +162,17 @@ class Judge:
 
     def measure(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Sequence[Measured]:
         """Measure by the first compute, and by the second if the first has something against the leaf."""
-        found = [self._measure(leaf, rollouts, self.computes.first)]
+        first = self.computes.first
+        prompt, completions = rollouts[0].prompt, [rollout.completion for rollout in rollouts]
+        states = first.unrounded_states(prompt, completions)
+        ways = []
+        if self.computes.before is not None:
+            before = self.computes.before().unrounded_states(prompt, completions)
+            ways.append(Way("the policy step before", states, before))
+        found = [self._measure(leaf, rollouts, first, states, ways)]
         if not statistics.judge(found[0], self.card.thresholds).is_fine:
-            found.append(self._measure(leaf, rollouts, self.computes.second()))
+            second = self.computes.second()
+            found.append(self._measure(leaf, rollouts, second, second.unrounded_states(prompt, completions), ways))
         return found
 
     def _read(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Finding:
@@ -181,18 +189,15 @@ class Judge:
         )
         return next((found for found in (step() for step in steps) if not found.is_fine), FINE)
 
-    def _measure(self, leaf: Leaf, rollouts: Sequence[Rollout], policy: Recompute) -> Measured:
-        """Measure by one compute; what an earlier policy step differs in is always computed in more than bf16."""
-        slot, prompt = leaf.submission.slot, rollouts[0].prompt
-        completions = [rollout.completion for rollout in rollouts]
-        states = policy.unrounded_states(prompt, completions)
-        ways = []
-        if self.computes.before is not None:
-            first = self.computes.first
-            own = states if policy is first else first.unrounded_states(prompt, completions)
-            ways.append(
-                Way("the policy step before", own, self.computes.before().unrounded_states(prompt, completions))
-            )
+    def _measure(
+        self,
+        leaf: Leaf,
+        rollouts: Sequence[Rollout],
+        policy: Recompute,
+        states: Sequence[torch.Tensor],
+        ways: Sequence[Way],
+    ) -> Measured:
+        slot = leaf.submission.slot
         return statistics.measure(
             rollouts,
             states,
@@ -226,11 +231,8 @@ def decide(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
             kept = {name: own.measures[name] for name in names if each.is_exact}
             measures |= kept or {f"concurring share of {pairing.name}": Measure.of(pairing.share)}
     decided = replace(milder, explanation=explanation, measures=measures)
-    return (
-        decided
-        if (lowest := _lowest(found, is_paired=not paired.is_fine)) is None
-        else statistics.with_scores(decided, lowest)
-    )
+    lowest = _lowest(found, is_paired=not paired.is_fine)
+    return decided if lowest is None else statistics.with_scores(decided, lowest)
 
 
 def _lowest(found: Sequence[Finding], *, is_paired: bool) -> Scores | None:

@@ -20,7 +20,7 @@ from stannary.chain.events import StepOpened, read_events
 from stannary.chain.names import SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.client import CoordinatorClient
 from stannary.disputes import panel_outcome
-from stannary.e_process import FAMILIES, NOTHING, PARTS, Counts, EvidenceRules, Scores
+from stannary.e_process import MILDEST_PART, NOTHING, PARTS, Counts, EvidenceRules, Scores
 from stannary.errors import Malformed, PeerError, Unavailable
 from stannary.evidence import EvidenceFile, Measure
 from stannary.slots import submission_root
@@ -36,7 +36,7 @@ TRIES = 3
 """How often a file of a finalised step is asked for before it is left alone."""
 MOST_REJECTIONS = 1 << 20
 """Rejections in a row beyond which a level counts as out of reach."""
-MILDEST_REJECTION: Scores = tuple(float(part == max(PARTS, key=FAMILIES.__getitem__)) for part in PARTS)
+MILDEST_REJECTION: Scores = tuple(float(part == MILDEST_PART) for part in PARTS)
 """By the part of the checks in which it is the weakest evidence."""
 FEW = 2
 """Leaves that reach a level which alone stop nobody, unless one more like them would reach the slash level."""

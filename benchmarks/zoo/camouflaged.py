@@ -10,12 +10,13 @@ from benchmarks.zoo.decoding import Decoder
 from benchmarks.zoo.generated import PREFILL_SHARE, Generated, Scene, newest, stale
 from benchmarks.zoo.kinds import Kind
 from benchmarks.zoo.material import FOREIGN_SEED, Group, Recording, digest_of, with_states
-from benchmarks.zoo.stage import FIRST, SECOND, Claim
+from benchmarks.zoo.stage import Claim
 from stannary import toploc
 from stannary.cards import Card, Thresholds
 from stannary.toploc import CHUNK_TOKENS
 from stannary.toploc.states import top_points
 from validator.statistics import ChunkMeasure, judge_activations
+from validator.weights import FIRST, SECOND
 
 NUDGE = 0.5
 """Part of the way that proved values are moved."""

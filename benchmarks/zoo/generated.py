@@ -14,10 +14,11 @@ import torch
 from benchmarks.zoo.decoding import Alter, Choose, Decoder, Made, Turn, Wish, by_rule, decode
 from benchmarks.zoo.kinds import Kind
 from benchmarks.zoo.material import ATTACK_SEED, Group, Recording, Workshop, digest_of, with_states
-from benchmarks.zoo.stage import SECOND, Claim, Models
+from benchmarks.zoo.stage import Claim, Models
 from benchmarks.zoo.tally import MOSTLY, Target
 from stannary.corpus import recording_seeds
 from stannary.environments import Environment
+from validator.weights import SECOND
 
 LAX = 0.3
 """A draft's token is taken if the right policy gives it this much of what it gives its likeliest one."""

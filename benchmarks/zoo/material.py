@@ -96,25 +96,26 @@ class Workshop:
 
     def altered(self, folder: Path, how: str) -> Path:
         """Return a policy with altered weights, `how` being one of ALTERATIONS."""
+        return self._copied(folder, how, ALTERATIONS[how])
+
+    def guessed(self, before: Path, earlier: Path) -> Path:
+        """Return the policy that lies as far beyond `before` as that does beyond `earlier`."""
+
+        def move(folder: Path) -> None:
+            last, first = (load_file(each / "model.safetensors") for each in (before, earlier))
+            moved = {name: (2 * value.float() - first[name].float()).to(value.dtype) for name, value in last.items()}
+            save_file(moved, folder / "model.safetensors", metadata={"format": "pt"})
+
+        return self._copied(before, "guessed", move)
+
+    def _copied(self, folder: Path, how: str, alter: Callable[[Path], None]) -> Path:
+        """Return a copy of a policy that was altered in place, made once."""
         out = self._work / f"{how}-{digest_of(folder)[:16]}"
         if not out.is_dir():
             draft = out.with_suffix(".draft")
             shutil.rmtree(draft, ignore_errors=True)
             shutil.copytree(folder, draft)
-            ALTERATIONS[how](draft)
-            draft.rename(out)
-        return out
-
-    def guessed(self, before: Path, earlier: Path) -> Path:
-        """Return the policy that lies as far beyond `before` as that does beyond `earlier`."""
-        out = self._work / f"guessed-{digest_of(before)[:16]}"
-        if not out.is_dir():
-            draft = out.with_suffix(".draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            shutil.copytree(before, draft)
-            last, first = (load_file(folder / "model.safetensors") for folder in (before, earlier))
-            moved = {name: (2 * value.float() - first[name].float()).to(value.dtype) for name, value in last.items()}
-            save_file(moved, draft / "model.safetensors", metadata={"format": "pt"})
+            alter(draft)
             draft.rename(out)
         return out
 

@@ -27,14 +27,13 @@ from validator.finding import unavailable
 from validator.judgement import Computes, Judge, Judgement, screen
 from validator.pairing import Way, pair
 from validator.prefill import Prefill
+from validator.weights import FIRST, SECOND
 
 COORDINATOR: LocalAccount = Account.from_key(b"\x01" * 32)
 NODE: LocalAccount = Account.from_key(b"\x02" * 32)
 STRANGER: LocalAccount = Account.from_key(b"\x03" * 32)
 PROVIDER = parse_address("0x" + "22" * 20)
 OPENED, COLLECT_SECONDS = 1000, 120
-FIRST, SECOND, EXACT = "fp32", "bf16", "fp32"
-"""What a validator computes with: first, to confirm a finding, and for the policy step before."""
 
 
 class Remembered:
@@ -184,7 +183,7 @@ class Stage:
         return Computes(
             first=models.open(claim.folder, FIRST),
             second=lambda: models.open(claim.folder, SECOND),
-            before=None if before is None else lambda: models.open(before, EXACT),
+            before=None if before is None else lambda: models.open(before, FIRST),
         )
 
     @property
@@ -271,7 +270,7 @@ class Stage:
         """Return what `validator.pairing` finds, without its discount for less than half of the way."""
         if self.claim.before is None:
             return None
-        before = self.pool.models.open(self.claim.before, EXACT).unrounded_states(prompt, completions)
+        before = self.pool.models.open(self.claim.before, FIRST).unrounded_states(prompt, completions)
         found = pair(own, proofs, Way("before", own, before))
         if not found.distance or math.isinf(found.error):
             return None

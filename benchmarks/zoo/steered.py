@@ -18,13 +18,14 @@ import torch
 from benchmarks.zoo.decoding import Decoder, Wish, decode
 from benchmarks.zoo.generated import Scene
 from benchmarks.zoo.material import Group, Recording, digest_of, with_states
-from benchmarks.zoo.stage import FIRST, Remembered
+from benchmarks.zoo.stage import Remembered
 from stannary.cards import Thresholds
 from stannary.corpus import Recorded, recording_seeds
 from stannary.environments import Problem
 from stannary.sampling import Replay, gumbel_batch, joined, summarise
 from validator.judgement import GREY_FACTOR
 from validator.statistics import replay_group
+from validator.weights import FIRST
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.zoo.stage import Found
+from stannary import standing
 from stannary.cards import Card
 from stannary.e_process import NOTHING, EvidenceRules, Scores
+from stannary.evidence import Measure
 from stannary.standing import SCORES
 from stannary.types import Outcome, Reason
 from validator.tails import lower_rate, upper_rate
@@ -65,10 +67,7 @@ def is_detected(entry: Row) -> bool:
 
 def scores_of(entry: Row) -> Scores | None:
     """Return the scores, None where there were too few tokens to tell from."""
-    if SCORES[0] not in entry["measures"]:
-        return None
-    values = (entry["measures"][name][0] for name in SCORES)
-    return tuple(float("inf") if value is None else float(value) for value in values)
+    return standing.scores_of({name: Measure(*pair) for name, pair in entry["measures"].items()})
 
 
 def every_scores(rows: Sequence[Row]) -> list[Scores]:
