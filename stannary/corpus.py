@@ -49,7 +49,7 @@ class Corpus:
         return [rollout for group in self.groups for rollout in group]
 
     def write(self, path: Path) -> None:
-        """Write the corpus file."""
+        """Write the corpus file, whole or not at all."""
         rollouts = self.rollouts
         tensors = {
             "seeds": torch.tensor([list(rollout.seed) for rollout in rollouts], dtype=torch.uint8),
@@ -61,7 +61,9 @@ class Corpus:
         }
         about = {"engine": self.engine, "policy": self.policy, "temperature_milli": self.temperature_milli}
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, path, metadata={"corpus": json.dumps(about)})
+        draft = path.with_name(path.name + ".draft")
+        save_file(tensors, draft, metadata={"corpus": json.dumps(about)})
+        draft.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> Self:

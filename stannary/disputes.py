@@ -1,15 +1,21 @@
-"""Taking a leaf before a jury: what a dispute needs from chain and files, gathered and sent."""
+"""Taking a leaf or a provider's run before a jury: what a dispute needs from chain and files, gathered and sent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import httpx
+
+from stannary.accusation import Accusation
 from stannary.audit import decide
 from stannary.chain import Chain, LeafOpening, Sender, StepHistory
 from stannary.errors import Malformed, SettingsError
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, CaseKind, Hash, Outcome
 from stannary.verdict import unpack_outcomes
+
+SERVED_TIMEOUT_S = 10.0
+"""How long is waited for what is said to be served."""
 
 
 def open_dispute(
@@ -37,12 +43,44 @@ def open_dispute(
     if (kind is CaseKind.CHALLENGE) != (decided is Outcome.ACCEPT):
         right = "appeal it" if kind is CaseKind.CHALLENGE else "challenge it"
         raise SettingsError(f"the panel of step {step} says {decided.name.lower()} of slot {slot}: {right} instead")
-    bond = chain.dispute_court.bond_of(pool)
+    _require_bond(chain, sender, chain.dispute_court.bond_of(pool))
+    send = chain.dispute_court.challenge if kind is CaseKind.CHALLENGE else chain.dispute_court.appeal
+    return send(sender, pool, step, opening, votes, evidence_hash, location)
+
+
+def open_accusation(chain: Chain, sender: Sender, accusation: Accusation, location: str) -> int:
+    """Accuse a provider of a run of leaves and return the case's number; approves two bonds and pays them.
+
+    `location` is where the accusation is served until the case is resolved. Raises: SettingsError if it is not served
+    there now, or the bonds are not there; Reverted, such as after the challenge window of the last step.
+    """
+    _require_served(location, accusation.to_bytes())
+    _require_bond(chain, sender, 2 * chain.dispute_court.bond_of(accusation.pool))
+    return chain.dispute_court.accuse(
+        sender,
+        accusation.pool,
+        accusation.provider,
+        accusation.first_step,
+        accusation.last_step,
+        accusation.list_hash(),
+        accusation.evidence_hash(),
+        location,
+    )
+
+
+def _require_served(location: str, data: bytes) -> None:
+    try:
+        answer = httpx.get(location, timeout=SERVED_TIMEOUT_S, headers={"accept-encoding": "identity"})
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise SettingsError(f"{location} does not answer: {type(error).__name__}: {error}") from error
+    if answer.status_code != 200 or answer.content != data:
+        raise SettingsError(f"{location} does not serve the accusation: put it there, then send")
+
+
+def _require_bond(chain: Chain, sender: Sender, bond: int) -> None:
     if bond:
         chain.token.require_funds(sender.address, bond)
         chain.token.require_allowance(sender, chain.deployment.payout_vault, bond)
-    send = chain.dispute_court.challenge if kind is CaseKind.CHALLENGE else chain.dispute_court.appeal
-    return send(sender, pool, step, opening, votes, evidence_hash, location)
 
 
 def open_leaf(history: StepHistory, leaves: Sequence[Submission], slot: int) -> LeafOpening:

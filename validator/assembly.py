@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eth_account.signers.local import LocalAccount
 
+from stannary.accusation import Accusation
 from stannary.admission import admit, require_coordinator
 from stannary.cards import Card
 from stannary.chain import (
@@ -31,12 +33,17 @@ from stannary.chain import (
 from stannary.client import CoordinatorClient
 from stannary.commitments import vote_commitment
 from stannary.confined import ConfinedReader
-from stannary.disputes import open_dispute
+from stannary.disputes import open_accusation, open_dispute
 from stannary.environments import Environment, load_environment
-from stannary.types import Address, CaseKind, Hash, Role, Ruling, parse_address
+from stannary.errors import SettingsError
+from stannary.provider_record import PublicSources
+from stannary.types import Address, CaseKind, Hash, Role, Ruling, parse_address, to_hex
 from stannary.waiting import until_answered
+from validator.accuser import Accuser
+from validator.budget import Budget
 from validator.checks import Rules
 from validator.fetching import fetch
+from validator.inspection import Inspector
 from validator.parts import Parts
 from validator.records import Records
 from validator.settings import Settings, WatchSettings
@@ -262,14 +269,40 @@ def assemble_watch(settings: WatchSettings, account: LocalAccount, stop: threadi
         location = settings.location or settings.coordinator_url
         return open_dispute(chain, sender, settings.pool, step, slot, leaves, kind=kind, location=location)
 
-    stakes = Stakes(
-        terms.quorum,
-        terms.challenge_seconds,
-        chain.dispute_court.bond_of(settings.pool),
-        int(settings.max_bonds * 1e18),
+    folder = settings.run_dir / "accusations"
+
+    def accuse(accusation: Accusation) -> int:
+        if settings.accusations_url is None:
+            raise SettingsError(f"where is {folder} served? give --accusations-url")
+        name = f"{to_hex(accusation.evidence_hash())}.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(accusation.to_bytes())
+        return open_accusation(chain, sender, accusation, f"{settings.accusations_url.rstrip('/')}/{name}")
+
+    client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, parse_address(terms.coordinator))
+    bond, budget = chain.dispute_court.bond_of(settings.pool), Budget(int(settings.max_bonds * 1e18))
+    inspector = Inspector(parts, time.monotonic, stop)
+    accuser = Accuser(
+        parts,
+        inspector,
+        PublicSources(chain, client, settings.pool),
+        accuse,
+        budget,
+        quorum=terms.quorum,
+        bond_wei=2 * bond,
+        challenge_seconds=terms.challenge_seconds,
+        clock=time.monotonic,
     )
     return Watcher(
-        parts, open_case, stakes, share=settings.share, poll_s=settings.poll_s, stop=stop, seed=settings.seed
+        parts,
+        inspector,
+        open_case,
+        Stakes(terms.quorum, terms.challenge_seconds, bond, budget),
+        share=settings.share,
+        poll_s=settings.poll_s,
+        stop=stop,
+        accuser=accuser,
+        seed=settings.seed,
     )
 
 

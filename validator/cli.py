@@ -104,11 +104,17 @@ def watch(
         float | None, typer.Option(help="The most put down as bonds, in whole payout tokens; 0 only tells.")
     ] = None,
     location: Annotated[str | None, typer.Option(help="Where disputed bytes are served; the coordinator.")] = None,
+    accusations_url: Annotated[
+        str | None,
+        typer.Option(help="Where RUN_DIR/accusations is served; without it no run of leaves is accused, only told."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the sample; chance unless given.")] = None,
     device: Device = None,
     threads: Threads = None,
 ) -> None:
-    """Watch a pool until stopped: challenge what was wrongly accepted, appeal what was wrongly refused."""
+    """Watch a pool until stopped: challenge what was wrongly accepted, appeal what was wrongly refused, and accuse
+    providers whose leaves together are beyond honest work.
+    """
     start_logging()
     settings = WatchSettings.load(
         run_dir=run_dir,
@@ -122,6 +128,7 @@ def watch(
         share=share,
         max_bonds=max_bonds,
         location=location,
+        accusations_url=accusations_url,
         seed=seed,
         device=device,
         threads=threads,

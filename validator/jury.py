@@ -8,20 +8,16 @@ of its own.
 from __future__ import annotations
 
 import logging
-import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from urllib.parse import urljoin
 
 from eth_utils.crypto import keccak
 
-from stannary.accusation import Accusation, evidence_log10, is_convicted, slots_of
-from stannary.chain import Block, Case, StepState
+from stannary.accusation import Accusation
+from stannary.chain import Block, Case
 from stannary.commitments import new_salt, ruling_commitment
-from stannary.e_process import NOTHING, PARTS, EvidenceRules, Scores
 from stannary.errors import (
-    AbstainError,
     ChainError,
     Malformed,
     NetworkError,
@@ -31,16 +27,15 @@ from stannary.errors import (
     Unavailable,
     Unmined,
 )
-from stannary.standing import ScoredLeaf, scores_of
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling, to_hex
 from stannary.waiting import Waiting
-from validator import checks, duty
+from validator import duty
 from validator.duty import CaseView, Key, Push, Seat, Window
-from validator.inspection import SLICE_S, Inspector, Work
+from validator.hearing import Hearing
+from validator.inspection import Inspector, Work
 from validator.judgement import Judgement
 from validator.panel import SETTLING_S, delivered_leaves, served_leaves
 from validator.parts import Parts
-from validator.statistics import is_statistical
 from validator.votes import JurorVote
 
 log = logging.getLogger(__name__)
@@ -74,7 +69,7 @@ class JuryDuty:
         self._first: int | None = None
         self._pushes: Counter[tuple[int, CasePhase, int]] = Counter()
         self._push_at: dict[tuple[int, CasePhase, int], float] = {}
-        self._hearings: dict[Key, Hearing] = {}
+        self._hearings: dict[Key, CaseHearing] = {}
 
     def look(self, at: Block) -> list[OpenCase]:
         """Return the unresolved cases of this pool, oldest first."""
@@ -217,7 +212,9 @@ class JuryDuty:
 
     def _rule_run(self, view: CaseView, work: Work, at: Block) -> Ruling | None:
         """Return the ruling on a run once it hangs on no leaf that is left, or the window closes."""
-        hearing = self._hearings.setdefault(view.key, Hearing(self._parts, self._inspector, self._clock, view.case_id))
+        hearing = self._hearings.setdefault(
+            view.key, CaseHearing(self._parts, self._inspector, self._clock, view.case_id)
+        )
         work.is_sliced = False
         ruling = hearing.ruling()
         if ruling is None and self._clock() < work.until:
@@ -287,23 +284,8 @@ class JuryDuty:
         return True
 
 
-@dataclass(slots=True)
-class _Named:
-    """The leaves of one step that an accusation names and that are not measured yet."""
-
-    step: int
-    leaves: list[ScoredLeaf]
-    work: Work
-    absent: int = 0
-    """How many of them were to be had nowhere at the last try."""
-
-
-class Hearing:
-    """What a juror finds out about a run of leaves, one slice of time after the other.
-
-    The leaves that the accusation names are measured again, step by step; all others of the provider only count. What
-    cannot be had is tried again after all else, as long as there is time.
-    """
+class CaseHearing:
+    """The hearing of a case, once the accusation is read and found to be what the case names."""
 
     def __init__(self, parts: Parts, inspector: Inspector, clock: Callable[[], float], case_id: int) -> None:
         self._parts = parts
@@ -314,71 +296,35 @@ class Hearing:
         """Whether the accusation was to be had nowhere at the last try."""
         self._refuted = ""
         """Why the accusation is false as it stands."""
-        self._accusation: Accusation | None = None
-        """None until it is read and found to be what the case names."""
-        self._rules: EvidenceRules | None = None
         self._where = ""
-        self._claimed: dict[int, list[ScoredLeaf]] = {}
-        """The leaves that the accusation names, by step."""
-        self._next = 0
-        """The first step whose leaves are not counted."""
-        self._total = 0
-        """Leaves of the provider that are counted."""
-        self._scores: list[Scores] = []
-        """Of the named leaves that were measured."""
-        self._undecided = 0
-        """Named leaves that this juror cannot judge, however often it tries."""
-        self._left: deque[_Named] = deque()
-        """The one to be measured next first."""
-        self._tried = 0
-        """How many of those in a row were left with something missing."""
+        self._hearing: Hearing | None = None
 
     def go_on(self, work: Work, at: Block) -> None:
         """Do one slice of work. Raises: NetworkError, PeerError, ChainError for what may be there at the next try."""
-        if self._accusation is None:
-            self._accusation = self._read(at)
-        if self._accusation is None:
-            return
-        begun = self._clock()
-        if self._rules is None:
-            self._rules = self._parts.card_of(self._accusation.card_hash).evidence
-        while self._next <= self._accusation.last_step:
-            if self._clock() - begun > SLICE_S:
-                work.is_sliced = True
-                return
-            self._count(self._accusation, work, at)
-        if self._left and self.ruling() is None:
-            self._measure(self._left[0], work, at)
+        if self._hearing is None:
+            self._hearing = self._read(at)
+        if self._hearing is not None:
+            self._hearing.go_on(work, at)
 
     def ruling(self, *, is_last: bool = False) -> Ruling | None:
-        """Return the ruling that no leaf which is left can change, None if there is none.
-
-        When time is up, what is served nowhere adds nothing, and what this juror could not judge leaves it open.
-        """
+        """Return the ruling that nothing which is left can change, None if there is none."""
         if self._refuted:
             return Ruling.ACCEPT
         if is_last and self._is_absent:
             return Ruling.UNAVAILABLE
-        if self._rules is None or self._accusation is None or self._next <= self._accusation.last_step:
+        if self._hearing is None:
             return Ruling.NONE if is_last else None
-        left = sum(len(found.leaves) - (found.absent if is_last else 0) for found in self._left)
-        verdict = is_convicted(self._rules, self._total, self._scores, left + self._undecided)
-        if verdict is None:
-            return Ruling.NONE if is_last or not self._left else None
-        return Ruling.FAULT if verdict else Ruling.ACCEPT
+        return self._hearing.ruling(is_last=is_last)
 
     def tell(self) -> str:
         """Say how far it has come."""
-        if self._refuted or self._rules is None:
-            return self._refuted
-        log10 = evidence_log10(self._rules, self._total, self._scores)
-        return (
-            f"{len(self._scores)} of {self._total} leaves measured: evidence 10^{log10:.1f}, "
-            f"10^{self._rules.slash_log10:g} convicts"
-        )
+        return self._refuted or ("" if self._hearing is None else self._hearing.tell())
 
-    def _read(self, at: Block) -> Accusation | None:
-        """Return the accusation, None if it is false as it stands. Raises: NetworkError, PeerError, ChainError."""
+    def _read(self, at: Block) -> Hearing | None:
+        """Return the hearing, None if the accusation is false as it stands.
+
+        Raises: NetworkError, PeerError, ChainError if it cannot be had.
+        """
         case = self._parts.court.case(self._case_id, at)
         assert case is not None
         self._where = self._where or self._parts.court.location(self._case_id, case)
@@ -402,100 +348,8 @@ class Hearing:
                 self._refuted = f"{name} of the accusation: expected {_show(wanted)}, got {_show(got)}"
                 return None
         # A run that was convicted since the case was opened changes nothing here: then this one slashes nobody.
-        self._next = min(self._parts.court.judged_up_to(case.provider, at), case.first_step)
-        self._claimed = found.by_step()
-        return found
-
-    def _count(self, accusation: Accusation, work: Work, at: Block) -> None:
-        """Count the leaves of the next step, and note those that are named and the provider's."""
-        step, ledger = self._next, self._parts.ledger
-        history = ledger.history(step, at)
-        slots = slots_of(history, accusation.provider)
-        named = [leaf for leaf in self._claimed.get(step, ()) if leaf.slot in slots]
-        if named and self._inspector.rules(ledger.step(step, at), at).card_hash == accusation.card_hash:
-            # A plant is bad for all to see, and was paid for.
-            named = [leaf for leaf in named if not self._parts.court.is_plant(leaf.leaf_hash, at)]
-            own = Work(work.key, work.until, work.paused_s, work.started, taken_beacons=history.taken_beacons)
-            # Signature and node were found right by the panel that accepted it; the node may be another's since then.
-            outcomes = history.outcomes() or []
-            own.screened = {leaf.slot for leaf in named if outcomes[leaf.slot : leaf.slot + 1] == [Outcome.ACCEPT]}
-            self._left.append(_Named(step, named, own))
-        self._total += len(slots)
-        self._next += 1
-
-    def _measure(self, found: _Named, work: Work, at: Block) -> None:
-        """Measure the named leaves of a step as far as one slice goes; what is missing waits for the other steps."""
-        own = found.work
-        try:
-            self._inspect(found, at)
-        except (NetworkError, PeerError, ChainError, AbstainError) as error:
-            own.failure, own.is_sliced = str(error), False
-        work.failure = own.failure or work.failure
-        if own.is_sliced:
-            work.is_sliced = True
-            return
-        self._left.popleft()
-        self._tried += 1
-        if found.leaves:
-            self._left.append(found)
-        else:
-            self._tried = 0
-        work.is_sliced = self._tried < len(self._left)
-        if not work.is_sliced:
-            self._tried = 0
-
-    def _inspect(self, found: _Named, at: Block) -> None:
-        own, ledger = found.work, self._parts.ledger
-        state = ledger.step(found.step, at)
-        if own.leaves is None:
-            own.leaves = self._take(found, state, at)
-        facts = self._inspector.facts(found.step, state, own.taken_beacons)
-        self._inspector.inspect(own, self._inspector.rules(state, at), facts, at, is_jury=True)
-        found.absent = len(own.absent)
-        for slot in own.judgements:
-            scores = juror_scores(own.judgements[slot], is_screened=slot in own.screened)
-            if scores is None:
-                self._undecided += 1
-            else:
-                self._scores.append(scores)
-        missing = set(own.missing)
-        # What is nowhere comes last, or it would use up every slice.
-        own.leaves = tuple(
-            sorted(
-                (leaf for leaf in own.leaves if leaf.submission.slot in missing),
-                key=lambda leaf: leaf.submission.slot in own.absent,
-            )
-        )
-        found.leaves = [leaf for leaf in found.leaves if leaf.slot in missing]
-        own.judgements.clear()
-
-    def _take(self, found: _Named, state: StepState, at: Block) -> tuple[checks.Leaf, ...]:
-        """Return the named leaves that are under the root of their step; what is not there adds nothing.
-
-        Raises: NetworkError, PeerError, ChainError, AbstainError if they cannot be had.
-        """
-        history = self._parts.ledger.history(found.step, at)
-        found.absent = len(found.leaves)
-        leaves = served_leaves(self._parts, found.step)
-        # The state of a step that is settled has the hash of its outcomes in place of its pay table's.
-        fine = checks.check_commitment(
-            leaves, state.slots, self._parts.rules.max_units, state.submission_root, history.pay_table.hash()
-        )
-        if not fine.is_fine:
-            raise AbstainError(fine.explanation)
-        found.absent = 0
-        by_slot = {leaf.submission.slot: leaf for leaf in [*leaves, *delivered_leaves(history)]}
-        taken = [
-            (named, leaf)
-            for named in found.leaves
-            if (leaf := by_slot.get(named.slot)) is not None and leaf.submission.struct_hash() == named.leaf_hash
-        ]
-        found.leaves = [named for named, _ in taken]
-        return tuple(
-            # Beside the accusation, if the coordinator does not serve it.
-            replace(leaf, location=urljoin(self._where, to_hex(leaf.submission.content_hash)))
-            for _, leaf in taken
-        )
+        first = min(self._parts.court.judged_up_to(case.provider, at), case.first_step)
+        return Hearing(self._parts, self._inspector, self._clock, found, first=first, where=self._where)
 
 
 _ACCUSED = ("pool", "provider", "first step", "last step", "card", "list of leaves")
@@ -503,22 +357,6 @@ _ACCUSED = ("pool", "provider", "first step", "last step", "card", "list of leav
 
 def _show(value: object) -> object:
     return to_hex(value) if isinstance(value, bytes) else value
-
-
-def juror_scores(judgement: Judgement, *, is_screened: bool) -> Scores | None:
-    """Return the scores of a leaf for a juror, None if it was not judged.
-
-    What is too short to tell from has the lowest. A leaf that contradicts itself has the highest. What the coordinator
-    could have spoiled speaks against nobody.
-    """
-    finding = judgement.finding
-    if finding.outcome is Outcome.ABSTAIN:
-        return None
-    if (scores := scores_of(finding.measures)) is not None:
-        return scores
-    if finding.is_fine or is_statistical(finding) or (finding.outcome is Outcome.REJECT and not is_screened):
-        return NOTHING
-    return (math.inf,) * len(PARTS)
 
 
 def ruling_of(judgement: Judgement | None, *, is_absent: bool) -> Ruling:

@@ -42,5 +42,7 @@ class WatchSettings(Settings):
     """The most that it puts down as bonds, in whole payout tokens; at 0 it only tells."""
     location: str | None = None
     """Where it serves the bytes that it disputes; the coordinator unless set."""
+    accusations_url: str | None = None
+    """Where the folder `accusations` of its run folder is served; unset, it accuses nobody and only tells."""
     seed: int | None = None
     """Of the sample; chance unless set."""

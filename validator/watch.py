@@ -1,7 +1,7 @@
 """Watching a pool from outside its panels: judge a sample of each step's leaves again, and dispute what is wrong.
 
 Anyone may watch: it takes fees, payout tokens for bonds, and a machine that can run the policy. What this machine
-cannot judge it leaves alone.
+cannot judge it leaves alone. Whole runs of leaves are left to `validator.accuser`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from stannary.disputes import panel_outcome
 from stannary.errors import ChainError, NetworkError, OperatorError, PeerError, Reverted
 from stannary.types import CaseKind, Outcome, Phase
 from stannary.waiting import Waiting
+from validator.accuser import Accuser
+from validator.budget import Budget
 from validator.inspection import Inspector, Work
 from validator.judgement import Judgement
 from validator.panel import served_leaves
@@ -29,21 +31,6 @@ WARN_S = 60
 """So long before the end of a challenge window what is still to be done is said."""
 
 
-@dataclass(slots=True)
-class Budget:
-    """What may be put down as bonds. Units: wei of the payout token."""
-
-    cap: int
-    spent: int = 0
-
-    def take(self, bond: int) -> bool:
-        """Say whether one more bond is within the cap, and count it if so."""
-        if self.spent + bond > self.cap:
-            return False
-        self.spent += bond
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class Stakes:
     """What the pool's rules and the watcher's purse make of a dispute."""
@@ -51,8 +38,7 @@ class Stakes:
     quorum: int
     challenge_seconds: int
     bond_wei: int
-    cap_wei: int
-    """The most that is put down as bonds."""
+    budget: Budget
 
 
 @dataclass(slots=True)
@@ -85,17 +71,19 @@ def dispute_of(panel: Outcome, found: Judgement) -> CaseKind | None:
 
 
 class Watcher:
-    """Judges samples and disputes within a budget."""
+    """Judges samples, and disputes and accuses within a budget."""
 
     def __init__(
         self,
         parts: Parts,
+        inspector: Inspector,
         open_case: Callable[[int, int, CaseKind], int],
         stakes: Stakes,
         *,
         share: float,
         poll_s: float,
         stop: threading.Event,
+        accuser: Accuser | None = None,
         seed: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -105,13 +93,13 @@ class Watcher:
         self._share = share
         self._poll_s = poll_s
         self._stop = stop
+        self._accuser = accuser
         self._clock = clock
         # Nobody must foresee the sample, unless it is asked to repeat one.
         self._draw = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
-        self._inspector = Inspector(parts, clock, stop)
+        self._inspector = inspector
         self._waiting = Waiting(log)
         self._watched: dict[int, _Watched] = {}
-        self.budget = Budget(stakes.cap_wei)
 
     def run(self) -> None:
         """Watch until asked to stop; a chain or coordinator that is away is waited for."""
@@ -141,7 +129,7 @@ class Watcher:
             if clock < times.reveal_until or left <= 0:
                 continue
             is_busy |= self._look(step, left, at)
-        return is_busy
+        return is_busy or (self._accuser is not None and self._accuser.tick(at))
 
     def _look(self, step: int, left_s: int, at: Block) -> bool:
         history = self._parts.ledger.history(step, at)
@@ -176,13 +164,13 @@ class Watcher:
         if kind is None or slot in history.held:
             return
         said = f"step {history.step}, slot {slot}: the panel says {panel.name.lower()}, {found.finding.explanation}"
-        if not self.budget.take(self._stakes.bond_wei):
+        if not self._stakes.budget.take(self._stakes.bond_wei):
             log.error("%s; not disputed, the cap on bonds is reached", said)
             return
         try:
             case = self._open_case(history.step, slot, kind)
         except (Reverted, OperatorError) as error:
-            self.budget.spent -= self._stakes.bond_wei
+            self._stakes.budget.give_back(self._stakes.bond_wei)
             log.error("%s; the %s failed: %s", said, kind.name.lower(), error)
             return
         log.warning("%s; case %d opened", said, case)

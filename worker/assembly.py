@@ -16,6 +16,7 @@ from stannary.admission import require_coordinator
 from stannary.chain import Chain
 from stannary.client import CoordinatorClient
 from stannary.environments import Environment, load_environment
+from stannary.provider_record import PublicSources, Reader
 from stannary.shardcast import PolicyFolders
 from stannary.types import parse_address
 from stannary.waiting import StopRequested, until_answered
@@ -23,7 +24,6 @@ from worker.admission import admit, read_step
 from worker.engines import open_engine
 from worker.loop import Interruption, Parts, Stopped
 from worker.settings import Settings
-from worker.status import PublicSources, Reader
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,5 @@ def assemble(settings: Settings, account: LocalAccount, interruption: Interrupti
         ),
         engine=open_engine(settings.engine_choice),
         open_environment=open_environment,
-        standing=Reader(
-            PublicSources(chain, client, rules.pool, rules.provider), rules.provider, admission.terms.quorum
-        ).read,
+        standing=Reader(PublicSources(chain, client, rules.pool), rules.provider, admission.terms.quorum).read,
     )

@@ -31,6 +31,7 @@ from stannary.errors import (
     StannaryError,
     Unavailable,
 )
+from stannary.provider_record import Record
 from stannary.seeds import StepSeeds
 from stannary.structs import Domain, Receipt
 from stannary.types import Hash, to_hex
@@ -40,7 +41,7 @@ from worker import plan
 from worker.engine import Engine, RolloutRequest
 from worker.heartbeat import Heartbeat
 from worker.leases import PoolRules, StepFacts, check_lease
-from worker.status import Record, must_stop, why_stop
+from worker.status import must_stop, why_stop
 from worker.submission import Group, make_group
 
 log = logging.getLogger(__name__)

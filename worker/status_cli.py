@@ -30,7 +30,8 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from stannary.chain import Chain
     from stannary.evidence import Measure
-    from worker.status import Distance, Judged, Record
+    from stannary.provider_record import Judged, Record
+    from worker.status import Distance
 
 NOBODY = "0x" + "0" * 40
 
@@ -70,14 +71,14 @@ def status(
         rpc_url=rpc_url, deployment=deployment, pool=pool, coordinator_url=coordinator_url, keystore=keystore
     )
     from stannary.client import CoordinatorClient
-    from worker.status import PublicSources, Reader
+    from stannary.provider_record import PublicSources, Reader
 
     account = _account(provider, settings.keystore)
     chain = open_chain(settings)
     owner = _provider_of(chain, account)
     terms = chain.terms_in_force(settings.pool)
     with CoordinatorClient(settings.coordinator_url, chain.ledger_domain, terms.coordinator) as client:
-        record = Reader(PublicSources(chain, client, settings.pool, owner), owner, terms.quorum).read()
+        record = Reader(PublicSources(chain, client, settings.pool), owner, terms.quorum).read()
     if as_json:
         found = None if record is None else document(record, recent)
         typer.echo(json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False))

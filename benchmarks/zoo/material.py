@@ -151,8 +151,7 @@ class Workshop:
         """Return what an attacker's own code generates; `key` is all that it depends on besides that module."""
         path = self._work / f"{named('made', digest('decoding', module), seed, *key)}.corpus"
         if not path.is_file():
-            Corpus("zoo", "", 1000, tuple(make())).write(path.with_suffix(".draft"))
-            path.with_suffix(".draft").rename(path)
+            Corpus("zoo", "", 1000, tuple(make())).write(path)
         return Recording.of(Corpus.read(path).groups, seed)
 
     def stage(

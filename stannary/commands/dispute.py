@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,18 +22,15 @@ from stannary.commands.options import (
     require_pool,
     show_amount,
 )
-from stannary.errors import Malformed, SettingsError, Unavailable, Unreachable
+from stannary.errors import Malformed, SettingsError
 from stannary.settings import RoleSettings
-from stannary.types import Address, CaseKind, Hash, to_hex
+from stannary.types import Address, CaseKind, to_hex
 
 if TYPE_CHECKING:
     from stannary.accusation import Accusation
-    from stannary.chain import Block, Chain, StepHistory
+    from stannary.chain import Block, Chain
     from stannary.chain.dispute_court import Case
-    from stannary.client import CoordinatorClient
-    from stannary.e_process import EvidenceRules
-    from stannary.evidence import EvidenceFile
-    from stannary.standing import ScoredLeaf
+    from stannary.provider_record import Record
     from stannary.structs import Submission
 
 app = typer.Typer(help="Disputes: a jury judges leaves again, the loser pays.", no_args_is_help=True)
@@ -134,8 +131,8 @@ def accuse(
     )
     number, accused = require_pool(settings), parse_account(provider)
     chain = open_chain(settings)
-    found = _read_run(chain, settings, number, accused, first, last)
-    accusation = _tell_run(found, number, accused)
+    found = _read_record(chain, settings, number, accused, first, last)
+    accusation = _tell_run(found, number, first)
     if accusation is not None:
         out.write_bytes(accusation.to_bytes())
         typer.echo(
@@ -201,34 +198,12 @@ def _appeal_ruling(settings: RoleSettings, case: int) -> None:
     typer.echo(f"case {case} goes to a second jury; bond {show_amount(bond)}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What the chain and the panels say of a provider's leaves up to a step."""
-
-    counted_from: int
-    """The first step of which every leaf counts."""
-    first: int
-    last: int
-    card_hash: Hash
-    rules: EvidenceRules
-    total: int
-    """Leaves of the provider since `counted_from`."""
-    leaves: tuple[ScoredLeaf, ...]
-    """Those from `first` on for which their panel published scores; plants are left out."""
-
-    def as_juror(self, accusation: Accusation) -> float:
-        """Return the evidence of a juror that measures the named leaves as the panels did, as a power of ten."""
-        from stannary.accusation import evidence_log10
-
-        return evidence_log10(self.rules, self.total, [leaf.scores for leaf in accusation.leaves])
-
-
-def _read_run(
+def _read_record(
     chain: Chain, settings: RoleSettings, pool: int, provider: Address, first: int | None, last: int | None
-) -> _Run:
-    from stannary.accusation import slots_of
-    from stannary.cards import Card
+) -> Record:
+    """Return what panels published of a provider up to a settled step. Raises: SettingsError for a run that is none."""
     from stannary.client import CoordinatorClient
+    from stannary.provider_record import PublicSources, Reader
 
     if settings.coordinator_url is None:
         raise SettingsError("where are leaves and evidence? give --coordinator-url or set STANNARY_COORDINATOR_URL")
@@ -239,62 +214,28 @@ def _read_run(
     if not judged <= first <= last < settled:
         raise SettingsError(f"steps {first} … {last}: expected a run within {judged} … {settled - 1}")
     terms = chain.terms_at(pool, last, at)
-    total, scored = 0, []
     with CoordinatorClient(settings.coordinator_url, chain.ledger_domain, terms.coordinator) as client:
-        rules = Card.from_document(client.document(terms.card_hash)).evidence
-        for step in range(judged, last + 1):
-            history = chain.step_history(pool, step, at)
-            slots = slots_of(history, provider)
-            total += len(slots)
-            if step >= first and slots and chain.terms_at(pool, step, at).card_hash == terms.card_hash:
-                leaves = _scored(client, history, provider)
-                scored += [leaf for leaf in leaves if not chain.planted_faults.is_plant(leaf.leaf_hash, at)]
-    return _Run(judged, first, last, terms.card_hash, rules, total, tuple(scored))
-
-
-def _scored(client: CoordinatorClient, history: StepHistory, provider: Address) -> list[ScoredLeaf]:
-    """Return the provider's leaves of a step for which its panel published scores."""
-    from stannary.slots import submission_root
-    from stannary.standing import scored_leaves
-
-    tree: list[Submission] = []
-    if history.opened is not None and history.committed is not None:
-        tree = [leaf.submission.submission() for leaf in client.leaves(history.step).leaves]
-        root, committed = submission_root(tree, history.opened.slots), history.committed.submission_root
-        if root != committed:
-            raise Malformed(f"leaves of step {history.step}", expected=to_hex(committed), got=to_hex(root))
-    leaves = [*tree, *(delivered.leaf for delivered in history.delivered.values())]
-    return scored_leaves(_published(client, history), [leaf for leaf in leaves if leaf.provider == provider])
-
-
-def _published(client: CoordinatorClient, history: StepHistory) -> list[EvidenceFile]:
-    """Return the evidence files of the members that revealed, as far as the coordinator has them."""
-    from stannary.evidence import EvidenceFile
-
-    found = []
-    for vote in history.votes.values():
-        try:
-            file = EvidenceFile.parse(client.evidence(vote.evidence_root))
-        except Unavailable:
-            continue
-        if file.root() != vote.evidence_root:
-            raise Malformed("evidence", expected=to_hex(vote.evidence_root), got=to_hex(file.root()))
-        found.append(file)
+        found = Reader(PublicSources(chain, client, pool), provider, terms.quorum).read(last)
+    if found is None:
+        raise SettingsError(f"pool {pool} has opened no step up to {last}")
     return found
 
 
-def _tell_run(found: _Run, pool: int, provider: Address) -> Accusation | None:
+def _tell_run(found: Record, pool: int, first: int | None) -> Accusation | None:
     """Print what there is, and return the accusation that names all that speaks against the provider, if anything."""
-    from stannary.accusation import Accusation
     from stannary.e_process import PARTS
     from stannary.standing import Standing
 
-    rules, standing = found.rules, Standing.of(found.rules, found.leaves)
-    since = "" if found.first == found.counted_from else f", all since step {found.counted_from} counted"
+    first = found.first if first is None else first
+    rules = found.rules
+    standing = Standing.of(rules, [leaf for leaf in found.standing.leaves if leaf.step >= first])
+    since = "" if first == found.first else f", all since step {found.first} counted"
     typer.echo(
-        f"{provider} in pool {pool}, steps {found.first} … {found.last}{since}; "
-        f"leaves: {found.total}, with scores from their panel: {len(found.leaves)}"
+        f"{found.provider} in pool {pool}, steps {first} … {found.last}{since}; "
+        f"leaves: {found.total}, with scores from their panel: {len(standing.leaves)}"
     )
+    for missing in found.missing:
+        typer.echo(f"could not be had: {missing}")
     levels = [0.0, *(level.score for level in rules.levels)]
     for part, own in zip(PARTS, standing.counts, strict=True):
         counts = [f"{count} from {level:g}" for level, count in zip(levels, own, strict=True)]
@@ -303,55 +244,26 @@ def _tell_run(found: _Run, pool: int, provider: Address) -> Accusation | None:
         f"evidence: 10^{standing.log10:.2f}; workers stop at 10^{rules.stop_log10:g}, "
         f"10^{rules.slash_log10:g} may be slashed"
     )
-    if not any(rules.reached(leaf.scores) for leaf in found.leaves):
+    accusation = found.accusation(pool, first)
+    if accusation is None:
         typer.echo("no leaf reaches a level: there is nothing to accuse of")
         return None
-    accusation = Accusation.of(pool, provider, found.first, found.last, found.card_hash, rules, found.leaves)
     typer.echo(f"a juror that measures the same finds: 10^{found.as_juror(accusation):.2f}")
     return accusation
 
 
 def _send_accusation(
-    chain: Chain,
-    settings: RoleSettings,
-    found: _Run,
-    accusation: Accusation | None,
-    out: Path,
-    location: str | None,
+    chain: Chain, settings: RoleSettings, found: Record, accusation: Accusation | None, out: Path, location: str | None
 ) -> None:
+    from stannary.disputes import open_accusation
+
     if accusation is None or found.as_juror(accusation) < found.rules.slash_log10:
         raise SettingsError(f"this would not convict, and cost the bond: 10^{found.rules.slash_log10:g} is needed")
     if location is None:
         raise SettingsError(f"where will jurors find {out}? give --location")
-    _require_served(location, accusation.to_bytes(), out)
-    sender = open_sender(settings, chain)
-    bond = 2 * chain.dispute_court.bond_of(accusation.pool)
-    if bond:
-        chain.token.require_funds(sender.address, bond)
-        chain.token.require_allowance(sender, chain.deployment.payout_vault, bond)
-    case = chain.dispute_court.accuse(
-        sender,
-        accusation.pool,
-        accusation.provider,
-        accusation.first_step,
-        accusation.last_step,
-        accusation.list_hash(),
-        accusation.evidence_hash(),
-        location,
-    )
-    typer.echo(f"case {case}: bond {show_amount(bond)}; keep serving {location}; see `dispute status {case}`")
-
-
-def _require_served(location: str, data: bytes, out: Path) -> None:
-    """Raises: SettingsError, Unreachable unless the accusation is to be had there now."""
-    import httpx
-
-    try:
-        answer = httpx.get(location, timeout=10.0, headers={"accept-encoding": "identity"})
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise Unreachable(f"{location}: {type(error).__name__}: {error}") from error
-    if answer.status_code != 200 or answer.content != data:
-        raise SettingsError(f"{location} does not serve {out}: put it there, then send")
+    case = open_accusation(chain, open_sender(settings, chain), accusation, location)
+    bond = show_amount(2 * chain.dispute_court.bond_of(accusation.pool))
+    typer.echo(f"case {case}: bond {bond}; keep serving {location}; see `dispute status {case}`")
 
 
 def _leaves(chain: Chain, settings: RoleSettings, pool: int, step: int) -> list[Submission]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,16 +30,22 @@ from stannary.cards import (
     Thresholds,
     evidence_rules,
 )
+from stannary.client import CoordinatorClient
 from stannary.commitments import vote_commitment
+from stannary.disputes import open_accusation
 from stannary.environments import Environment
 from stannary.errors import Unavailable
+from stannary.provider_record import PublicSources
 from stannary.rollout import content_hash, decode_group, encode_group
 from stannary.seeds import StepSeeds
 from stannary.structs import Lease, Submission
 from stannary.types import Address, CasePhase, Hash, Outcome, Phase, PoolId, Role, Ruling, to_hex
 from tests.chains import ROOT, TOKENS, Devnet
 from tests.validator.conftest import bf16, environment, fp32, generate, prove, toy
+from validator.accuser import Accuser
 from validator.assembly import ChainCourt, ChainLedger, rules_of
+from validator.budget import Budget
+from validator.inspection import Inspector
 from validator.judgement import Computes
 from validator.loop import Validator
 from validator.parts import Parts
@@ -277,6 +284,49 @@ def open_validator(
         rulings=RulingStore(records),
     )
     return Validator(parts, clock=lambda: float(chain.frozen().timestamp))
+
+
+def test_watcher_accuses_the_worker_of_another_model_by_itself_and_nobody_else(hall: Hall) -> None:
+    """What it measured itself is what the jury will find; the document is what the command would send."""
+    devnet, pool, chain = hall.devnet, hall.pool, hall.devnet.chain
+    name, url = "watched.json", f"{hall.url}/watched.json"
+    stop = threading.Event()
+
+    def accuse(accusation: Accusation) -> int:
+        (hall.coordinator.folder / name).write_bytes(accusation.to_bytes())
+        return open_accusation(chain, devnet.sender("watcher"), accusation, url)
+
+    bond = 2 * chain.dispute_court.bond_of(pool)
+    budget = Budget(bond)
+    with CoordinatorClient(hall.url, chain.ledger_domain, devnet.address(devnet.account("coordinator"))) as client:
+        parts = hall.validators[0].parts
+        terms = chain.pool_registry.terms_of(pool)
+        accuser = Accuser(
+            parts,
+            Inspector(parts, time.monotonic, stop),
+            PublicSources(chain, client, pool),
+            accuse,
+            budget,
+            quorum=terms.quorum,
+            bond_wei=bond,
+            challenge_seconds=terms.challenge_seconds,
+            clock=time.monotonic,
+        )
+        while accuser.tick(chain.frozen()):
+            pass
+        accuser.tick(chain.frozen())
+    cheat = devnet.sender("cheat").address
+    assert chain.dispute_court.case_count() == 1
+    case = chain.dispute_court.case_of(1)
+    assert case is not None
+    assert (case.provider, case.first_step, case.step, budget.spent) == (cheat, 0, 0, bond)
+    hall.command("watcher", "accuse", "--provider", cheat)
+    served = [(hall.coordinator.folder / file).read_bytes() for file in (name, "accusation.json")]
+    assert served[0] == served[1]
+    until(hall, CasePhase.RULED)
+    case = chain.dispute_court.case_of(1)
+    assert case is not None
+    assert case.ruling is Ruling.FAULT
 
 
 def test_worker_of_another_model_is_accused_convicted_and_slashed_once(hall: Hall) -> None:

@@ -66,9 +66,10 @@ from tests.validator.scripted import (
 )
 from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world, taken
 from validator.checks import Finding
+from validator.hearing import juror_scores
 from validator.inspection import SLICE_S, abstention
 from validator.judgement import Judgement, Recompute
-from validator.jury import juror_scores, ruling_of
+from validator.jury import ruling_of
 from validator.prefill import Prefill
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]

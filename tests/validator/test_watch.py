@@ -18,7 +18,9 @@ from stannary.verdict import pack_outcomes
 from tests.validator.conftest import FACTS, RULES, Bench, Made, bench, bf16, card, environment, fp32, judge, toy
 from tests.validator.scripted import OTHERS, PLACE, VALIDATOR_PROVIDER, ScriptedLedger
 from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world
-from validator.watch import Budget, Stakes, Watcher, sample
+from validator.budget import Budget
+from validator.inspection import Inspector
+from validator.watch import Stakes, Watcher, sample
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
 
@@ -57,8 +59,10 @@ def watcher(
         opened.append((step, slot, kind))
         return len(opened)
 
-    stakes = Stakes(quorum=2, challenge_seconds=CHALLENGE_SECONDS, bond_wei=bond, cap_wei=cap)
-    found = Watcher(world.parts, open_case, stakes, share=1.0, poll_s=0.1, stop=threading.Event(), clock=world.clock)
+    stakes = Stakes(quorum=2, challenge_seconds=CHALLENGE_SECONDS, bond_wei=bond, budget=Budget(cap))
+    stop = threading.Event()
+    inspector = Inspector(world.parts, world.clock, stop)
+    found = Watcher(world.parts, inspector, open_case, stakes, share=1.0, poll_s=0.1, stop=stop, clock=world.clock)
     return found, opened
 
 
@@ -79,7 +83,7 @@ def test_leaves_that_were_wrongly_accepted_are_challenged_once_each(world: World
     finish(watching)
     finish(watching)
     assert opened == [(FACTS.step, slot, CaseKind.CHALLENGE) for slot in sorted((PROMPT_SLOT, EDITED_SLOT))]
-    assert watching.budget.spent == 2
+    assert watching._stakes.budget.spent == 2
 
 
 def test_leaf_that_was_wrongly_refused_is_appealed(world: World) -> None:
@@ -105,7 +109,7 @@ def test_dispute_that_is_refused_costs_no_budget(world: World) -> None:
 
     watching._open_case = refuse
     finish(watching)
-    assert watching.budget.spent == 0
+    assert watching._stakes.budget.spent == 0
 
 
 def test_step_outside_its_challenge_window_is_left_alone(world: World) -> None:
@@ -127,9 +131,3 @@ def test_sample_has_its_share_and_never_nothing() -> None:
     assert 18 < sum(sizes) / len(sizes) < 22
     assert all(len(sample([5, 9], 1e-9, draw)) == 1 for _ in range(20))
     assert sample([], 0.5, draw) == []
-
-
-def test_budget_is_never_exceeded() -> None:
-    budget = Budget(10)
-    assert [budget.take(4) for _ in range(4)] == [True, True, False, False]
-    assert budget.spent == 8

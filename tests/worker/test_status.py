@@ -1,12 +1,12 @@
-"""How a provider stands: what panels published, believed only under its root; and when a worker stops by itself."""
+"""How far a provider is from every threshold, and when its worker stops by itself."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,302 +15,19 @@ import typer
 from typer.testing import CliRunner
 
 from stannary import wallet
-from stannary.cards import (
-    Allowance,
-    Card,
-    DriftLimits,
-    MeanDriftLimits,
-    PairingLimits,
-    SamplingLimits,
-    Thresholds,
-    evidence_rules,
-)
-from stannary.chain import Event, events
 from stannary.e_process import EvidenceRules, Level
 from stannary.errors import SettingsError, Unavailable, Unreachable
-from stannary.evidence import EvidenceFile, LeafEvidence, Measure
-from stannary.slots import PayTable, submission_root
-from stannary.standing import SCORES, ScoredLeaf, Standing
-from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, Role
-from stannary.verdict import pack_outcomes
+from stannary.evidence import Measure
+from stannary.provider_record import Judged, Record
+from stannary.standing import ScoredLeaf, Standing
+from stannary.types import ZERO_HASH, Outcome, Reason, Role
 from tests.chains import Devnet
-from tests.worker.scripted import PROVIDER, RULES, make_lease, make_scene, play, sign_lease
+from tests.published import BEYOND, LEVELS, World, entry, leaf_at
+from tests.worker.scripted import PROVIDER, make_lease, make_scene, play, sign_lease
 from worker import plan
 from worker.loop import TooMuchEvidence
-from worker.status import (
-    TRIES,
-    Judged,
-    PublicSources,
-    Reader,
-    Record,
-    distances,
-    must_stop,
-    rejections_to,
-    why_stop,
-)
+from worker.status import distances, must_stop, rejections_to, why_stop
 from worker.status_cli import document, report, status
-
-LEVELS = evidence_rules((0.05, 0.005, 0.0005), 3.0, 6.0)
-"""Reached by the scores 0.25, 0.5 and 0.75."""
-LIMITS = Thresholds(
-    drift=(DriftLimits(1, 10, 4.0, 4.0),),
-    mean_drift=(MeanDriftLimits(1, 5.0, 2.0),),
-    gap_bound=1.0,
-    gap_margin=0.1,
-    beyond_margin=Allowance(2.0, 0.002),
-    gap_cap=1.0,
-    sampling=(SamplingLimits(32, 0.1, 0.01),),
-    pairing=PairingLimits(0.001, 5.0),
-)
-CARD = Card(
-    temperature_milli=1000,
-    hidden_size=128,
-    vocabulary=64,
-    audit_bps=10_000,
-    thresholds=replace(LIMITS, ladder=(LIMITS,) * 3),
-    evidence=LEVELS,
-    measured={},
-)
-OTHER_CARD = replace(CARD, audit_bps=5000)
-SLOTS, QUORUM = 4, 2
-PANEL = tuple(Address("0x" + digit * 40) for digit in "456")
-STRANGER = Address("0x" + "7" * 40)
-BEYOND = 1.5
-
-
-def leaf_at(step: int, slot: int, provider: Address = PROVIDER) -> Submission:
-    return Submission(RULES.pool, step, slot, provider, RULES.node, 8, Hash(bytes([slot]) * 32), ZERO_HASH)
-
-
-def entry(leaf: Submission, score: float | None, *, reason: Reason | None = None) -> LeafEvidence:
-    """What a member publishes of a leaf whose largest share of a limit is this."""
-    measures = {}
-    if score is not None:
-        measures = {
-            "mantissa_mean": Measure.of(4.0 * score, 4.0),
-            "mean_gap": Measure.of(0.001, 0.01),
-            "tokens": Measure.of(8),
-            **dict.fromkeys(SCORES, Measure.of(0.0, 1.0)),
-            SCORES[0]: Measure.of(score, 1.0),
-        }
-    is_fine = score is None or score <= 1
-    outcome = Outcome.ACCEPT if is_fine else Outcome.REJECT
-    found = reason or (Reason.NONE if is_fine else Reason.ACTIVATIONS)
-    said = "" if is_fine else f"mantissa_mean {4 * (score or 0):.4g}"
-    return LeafEvidence(leaf.struct_hash(), outcome, found, said, measures, ())
-
-
-@dataclass
-class World:
-    """Steps of a pool as chain and coordinator tell them."""
-
-    found: list[Event] = field(default_factory=list)
-    served: dict[int, list[Submission]] = field(default_factory=dict)
-    files: dict[Hash, bytes] = field(default_factory=dict)
-    cards: dict[int, Card] = field(default_factory=lambda: {0: CARD, 1: OTHER_CARD})
-    """By offer."""
-    judged: int = 0
-    asked: list[object] = field(default_factory=list)
-    away: set[Hash] = field(default_factory=set)
-    fails: Exception | None = None
-
-    def events(self) -> Sequence[Event]:
-        if self.fails is not None:
-            raise self.fails
-        return self.found
-
-    def judged_up_to(self) -> int:
-        return self.judged
-
-    def card_hash(self, offer: int) -> Hash:
-        return self.cards[offer].hash()
-
-    def card(self, card_hash: Hash) -> Card:
-        return next(card for card in self.cards.values() if card.hash() == card_hash)
-
-    def leaves(self, step: int) -> Sequence[Submission]:
-        self.asked.append(step)
-        return self.served[step]
-
-    def evidence(self, evidence_root: Hash) -> bytes:
-        self.asked.append(evidence_root)
-        if evidence_root in self.away:
-            raise Unavailable("no evidence here")
-        return self.files[evidence_root]
-
-    def place(self) -> events.Place:
-        return events.Place(len(self.found), ZERO_HASH, 0, ZERO_HASH)
-
-    def add(
-        self,
-        step: int,
-        scores: Mapping[int, Sequence[float | None]],
-        *,
-        offer: int = 0,
-        foreign: Sequence[int] = (),
-        is_final: bool = False,
-    ) -> None:
-        """Add a step whose panel published these scores of our leaves, by slot and seat."""
-        own = [leaf_at(step, slot) for slot in scores]
-        leaves = sorted([*own, *(leaf_at(step, slot, STRANGER) for slot in foreign)], key=lambda leaf: leaf.slot)
-        self.served[step] = leaves
-        table = PayTable.of(leaves, SLOTS, RULES.max_units)
-        pool = RULES.pool
-        self.found += [
-            events.StepOpened(self.place(), pool, step, step, SLOTS, offer, 7),
-            events.RootCommitted(self.place(), pool, step, submission_root(leaves, SLOTS), ZERO_HASH, table, 9),
-            events.AuditBeaconSealed(self.place(), pool, step, ZERO_HASH, PANEL, STRANGER),
-        ]
-        seats = max((len(each) for each in scores.values()), default=len(PANEL))
-        packed = b""
-        for seat in range(seats):
-            entries = [
-                entry(leaf, scores[leaf.slot][seat]) if leaf.provider == PROVIDER else entry(leaf, 0.1)
-                for leaf in leaves
-            ]
-            file = EvidenceFile(pool, step, step, RULES.node, CARD.hash(), f"compute {seat}", tuple(entries))
-            self.files[file.root()] = file.to_bytes()
-            outcomes = [Outcome.ABSTAIN] * SLOTS
-            for leaf, said in zip(leaves, entries, strict=True):
-                outcomes[leaf.slot] = said.outcome
-            packed = pack_outcomes(outcomes)
-            self.found.append(
-                events.VoteRevealed(self.place(), pool, step, PANEL[seat], packed, ZERO_HASH, file.root())
-            )
-        if is_final:
-            self.found.append(events.StepFinalized(self.place(), pool, step, packed, 0, 0, 0, 0))
-
-    def reader(self) -> Reader:
-        return Reader(self, PROVIDER, QUORUM)
-
-    def record(self) -> Record:
-        found = self.reader().read()
-        assert found is not None
-        return found
-
-
-def places(record: Record) -> list[tuple[int, int]]:
-    return [(leaf.step, leaf.slot) for leaf in record.leaves]
-
-
-def test_pool_without_steps_has_no_record() -> None:
-    assert World().reader().read() is None
-
-
-def test_leaf_is_told_as_its_panel_judged_it_and_counts_by_the_median() -> None:
-    world = World()
-    world.add(0, {1: [0.2, BEYOND, 0.6], 2: [BEYOND, 0.1, 1.2]}, foreign=[0, 3])
-    record = world.record()
-    assert places(record) == [(0, 1), (0, 2)]
-    first, second = record.leaves
-    assert (first.outcome, first.reason, first.score) == (Outcome.ACCEPT, Reason.NONE, 0.6)
-    assert first.worst == ("mantissa_mean", Measure(4.0 * 0.6, 4.0))
-    assert (second.outcome, second.reason, second.score) == (Outcome.REJECT, Reason.ACTIVATIONS, 1.2)
-    assert second.measures["mantissa_mean"].value == 4.0 * 1.2
-    assert record.standing == Standing.of(
-        LEVELS,
-        [
-            ScoredLeaf(0, slot, leaf_at(0, slot).struct_hash(), (score, 0.0, 0.0))
-            for slot, score in ((1, 0.6), (2, 1.2))
-        ],
-    )
-    assert record.standing.counts[0] == (0, 0, 1, 1)
-
-
-def test_leaf_that_was_not_audited_is_told_and_is_no_evidence() -> None:
-    world = World()
-    world.add(0, {1: [None, None, None], 2: [0.1, 0.1, 0.1]})
-    record = world.record()
-    assert [(leaf.outcome, leaf.score) for leaf in record.leaves] == [(Outcome.ACCEPT, None), (Outcome.ACCEPT, 0.1)]
-    assert record.standing.counts == ((1, 0, 0, 0),) * 3
-
-
-def test_steps_under_another_card_or_ruled_on_before_add_nothing() -> None:
-    world = World()
-    for step, offer in enumerate((0, 1, 0, 0)):
-        world.add(step, {1: [BEYOND] * 3}, offer=offer)
-    assert places(world.record()) == [(0, 1), (2, 1), (3, 1)]
-    world.judged = 3
-    assert places(world.record()) == [(3, 1)]
-    world.add(4, {1: [0.1] * 3}, offer=1)
-    record = world.record()
-    assert (record.card_hash, places(record)) == (OTHER_CARD.hash(), [(4, 1)])
-
-
-def test_votes_that_are_still_to_come_leave_a_leaf_undecided() -> None:
-    world = World()
-    world.add(0, {1: [0.1]})
-    record = world.record()
-    assert record.leaves[0].outcome is None
-    assert record.standing.counts == ((1, 0, 0, 0),) * 3
-
-
-def test_evidence_under_another_root_is_not_believed() -> None:
-    world = World()
-    world.add(0, {1: [0.1, 0.1, 0.1]})
-    roots = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)]
-    other = EvidenceFile(RULES.pool, 0, 0, RULES.node, CARD.hash(), "a liar", (entry(leaf_at(0, 1), BEYOND),))
-    world.files[roots[0]] = other.to_bytes()
-    record = world.record()
-    assert len(record.missing) == len(roots)
-    assert "0x" + roots[0].hex() in record.missing[0]
-    assert record.standing.counts == ((0, 0, 0, 0),) * 3
-
-
-def test_leaves_that_are_not_under_the_root_are_not_believed() -> None:
-    world = World()
-    world.add(0, {1: [BEYOND] * 3, 2: [0.1] * 3})
-    del world.served[0][0]
-    record = world.record()
-    assert record.leaves == ()
-    assert record.missing[0].startswith("the leaves of step 0: leaves: expected the root 0x")
-
-
-def test_what_is_final_is_read_once_and_what_is_missing_is_asked_for_again() -> None:
-    world = World()
-    world.add(0, {1: [0.1, 0.2, 0.3]}, is_final=True)
-    world.add(1, {1: [0.1, 0.2, 0.3]}, is_final=True)
-    late = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)][3]
-    world.away.add(late)
-    reader = world.reader()
-    found = reader.read()
-    assert found is not None
-    assert len(found.missing) == 1
-    world.asked.clear()
-    reader.read()
-    assert world.asked == [late]
-    world.away.clear()
-    reader.read()
-    world.asked.clear()
-    found = reader.read()
-    assert found is not None
-    assert (world.asked, found.missing) == ([], ())
-
-
-def test_file_of_a_final_step_that_never_comes_is_left_alone_in_the_end() -> None:
-    world = World()
-    world.add(0, {1: [0.1, 0.2, 0.3]}, is_final=True)
-    world.away |= set(world.files)
-    reader = world.reader()
-    for _ in range(TRIES + 2):
-        reader.read()
-    assert sum(asked in world.away for asked in world.asked) == TRIES * len(PANEL)
-
-
-def test_coordinator_that_is_away_is_said_at_once() -> None:
-    world = World()
-    world.add(0, {1: [0.1] * 3})
-    calls: list[Hash] = []
-
-    def away(root: Hash) -> bytes:
-        calls.append(root)
-        raise Unreachable("coordinator: no answer")
-
-    world.evidence = away  # type: ignore[method-assign]
-    with pytest.raises(Unreachable):
-        world.reader().read()
-    assert len(calls) == 1, "each question would wait for its time-out"
 
 
 def judged(score: float, step: int = 0, slot: int = 0) -> Judged:
@@ -550,22 +267,3 @@ def test_status_needs_no_password_and_finds_the_provider_of_a_node(
     found = run("--pool", str(pool))
     assert isinstance(found.exception, SettingsError)  # type: ignore[attr-defined]
     assert "whose standing? give --provider" in str(found.exception)  # type: ignore[attr-defined]
-
-
-def test_public_sources_tell_what_the_chain_holds_and_read_on(devnet: Devnet) -> None:
-    pool = devnet.pool()
-    devnet.judges(pool)
-    miner = devnet.stake("miner", pool, Role.WORKER).address
-    devnet.open_step(pool, slots=SLOTS)
-    sources = PublicSources(devnet.chain, None, pool, miner)  # type: ignore[arg-type]
-    assert [type(event) for event in sources.events()][-1] is events.SeedBeaconSealed
-    leaves = [Submission(pool, 0, slot, miner, miner, 1, ZERO_HASH, ZERO_HASH) for slot in (1, 2)]
-    devnet.commit(pool, leaves)
-    panel = devnet.draw(pool)
-    ballot = (Outcome.ABSTAIN, Outcome.ACCEPT, Outcome.ACCEPT, Outcome.ABSTAIN)
-    devnet.vote(pool, dict.fromkeys(panel, ballot))
-    found = list(sources.events())
-    assert sum(isinstance(event, events.VoteRevealed) for event in found) == len(panel)
-    assert found == list(PublicSources(devnet.chain, None, pool, miner).events())  # type: ignore[arg-type]
-    assert sources.card_hash(0) == devnet.terms().card_hash
-    assert sources.judged_up_to() == 0

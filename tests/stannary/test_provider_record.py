@@ -1,0 +1,194 @@
+"""The record of a provider: what panels published, believed only under its root."""
+
+from __future__ import annotations
+
+import pytest
+
+from stannary.chain import events
+from stannary.errors import Unreachable
+from stannary.evidence import EvidenceFile, Measure
+from stannary.provider_record import TRIES, PublicSources
+from stannary.standing import ScoredLeaf, Standing
+from stannary.structs import Submission
+from stannary.types import ZERO_HASH, Hash, Outcome, Reason, Role
+from tests.chains import Devnet
+from tests.published import BEYOND, CARD, LEVELS, OTHER_CARD, PANEL, SLOTS, World, entry, leaf_at, places
+from tests.worker.scripted import RULES
+
+
+def test_pool_without_steps_has_no_record() -> None:
+    assert World().reader().read() is None
+
+
+def test_leaf_is_told_as_its_panel_judged_it_and_counts_by_the_median() -> None:
+    world = World()
+    world.add(0, {1: [0.2, BEYOND, 0.6], 2: [BEYOND, 0.1, 1.2]}, foreign=[0, 3])
+    record = world.record()
+    assert places(record) == [(0, 1), (0, 2)]
+    first, second = record.leaves
+    assert (first.outcome, first.reason, first.score) == (Outcome.ACCEPT, Reason.NONE, 0.6)
+    assert first.worst == ("mantissa_mean", Measure(4.0 * 0.6, 4.0))
+    assert (second.outcome, second.reason, second.score) == (Outcome.REJECT, Reason.ACTIVATIONS, 1.2)
+    assert second.measures["mantissa_mean"].value == 4.0 * 1.2
+    assert record.standing == Standing.of(
+        LEVELS,
+        [
+            ScoredLeaf(0, slot, leaf_at(0, slot).struct_hash(), (score, 0.0, 0.0))
+            for slot, score in ((1, 0.6), (2, 1.2))
+        ],
+    )
+    assert record.standing.counts[0] == (0, 0, 1, 1)
+
+
+def test_leaf_that_was_not_audited_is_told_and_is_no_evidence() -> None:
+    world = World()
+    world.add(0, {1: [None, None, None], 2: [0.1, 0.1, 0.1]})
+    record = world.record()
+    assert [(leaf.outcome, leaf.score) for leaf in record.leaves] == [(Outcome.ACCEPT, None), (Outcome.ACCEPT, 0.1)]
+    assert record.standing.counts == ((1, 0, 0, 0),) * 3
+
+
+def test_steps_under_another_card_or_ruled_on_before_add_nothing() -> None:
+    world = World()
+    for step, offer in enumerate((0, 1, 0, 0)):
+        world.add(step, {1: [BEYOND] * 3}, offer=offer)
+    assert places(world.record()) == [(0, 1), (2, 1), (3, 1)]
+    world.judged = 3
+    assert places(world.record()) == [(3, 1)]
+    world.add(4, {1: [0.1] * 3}, offer=1)
+    record = world.record()
+    assert (record.card_hash, places(record)) == (OTHER_CARD.hash(), [(4, 1)])
+
+
+def test_every_leaf_since_the_last_ruling_counts_whatever_is_known_of_it() -> None:
+    world = World()
+    world.add(0, {1: [0.1] * 3}, offer=1)
+    world.add(1, {1: [None] * 3, 2: [0.1] * 3}, foreign=[3])
+    world.add(2, {1: [BEYOND] * 3})
+    record = world.record()
+    assert (record.first, record.last, record.total, len(record.standing.leaves)) == (0, 2, 4, 2)
+    earlier = world.reader().read(1)
+    assert earlier is not None
+    assert (earlier.last, earlier.total, places(earlier)) == (1, 3, [(1, 1), (1, 2)])
+    world.judged = 2
+    assert world.record().total == 1
+
+
+def test_accusation_names_what_reaches_a_level_and_counts_all_the_rest_as_a_juror_does() -> None:
+    world = World()
+    world.add(0, {0: [0.1] * 3, 1: [BEYOND] * 3})
+    world.add(1, {slot: [BEYOND] * 3 for slot in range(3)})
+    record = world.record()
+    accusation = record.accusation(RULES.pool)
+    assert accusation is not None
+    assert [(leaf.step, leaf.slot) for leaf in accusation.leaves] == [(0, 1), (1, 0), (1, 1), (1, 2)]
+    assert record.as_juror(accusation) == pytest.approx(record.standing.log10)
+    later = record.accusation(RULES.pool, first=1)
+    assert later is not None
+    assert (later.first_step, len(later.leaves)) == (1, 3)
+    assert record.as_juror(later) < record.as_juror(accusation)
+    assert record.accusation(RULES.pool, first=2) is None
+
+
+def test_leaf_that_was_a_planted_fault_is_told_and_is_no_evidence() -> None:
+    world = World()
+    world.add(0, {1: [BEYOND] * 3, 2: [BEYOND] * 3})
+    plant = leaf_at(0, 1).struct_hash()
+    world.found.append(events.PlantRevealed(world.place(), ZERO_HASH, RULES.pool, 0, 1, plant))
+    record = world.record()
+    assert places(record) == [(0, 1), (0, 2)]
+    assert [leaf.slot for leaf in record.standing.leaves] == [2]
+
+
+def test_votes_that_are_still_to_come_leave_a_leaf_undecided() -> None:
+    world = World()
+    world.add(0, {1: [0.1]})
+    record = world.record()
+    assert record.leaves[0].outcome is None
+    assert record.standing.counts == ((1, 0, 0, 0),) * 3
+
+
+def test_evidence_under_another_root_is_not_believed() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.1, 0.1]})
+    roots = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)]
+    other = EvidenceFile(RULES.pool, 0, 0, RULES.node, CARD.hash(), "a liar", (entry(leaf_at(0, 1), BEYOND),))
+    world.files[roots[0]] = other.to_bytes()
+    record = world.record()
+    assert len(record.missing) == len(roots)
+    assert "0x" + roots[0].hex() in record.missing[0]
+    assert record.standing.counts == ((0, 0, 0, 0),) * 3
+
+
+def test_leaves_that_are_not_under_the_root_are_not_believed() -> None:
+    world = World()
+    world.add(0, {1: [BEYOND] * 3, 2: [0.1] * 3})
+    del world.served[0][0]
+    record = world.record()
+    assert record.leaves == ()
+    assert record.missing[0].startswith("the leaves of step 0: leaves: expected the root 0x")
+
+
+def test_what_is_final_is_read_once_and_what_is_missing_is_asked_for_again() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.2, 0.3]}, is_final=True)
+    world.add(1, {1: [0.1, 0.2, 0.3]}, is_final=True)
+    late = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)][3]
+    world.away.add(late)
+    reader = world.reader()
+    found = reader.read()
+    assert found is not None
+    assert len(found.missing) == 1
+    world.asked.clear()
+    reader.read()
+    assert world.asked == [late]
+    world.away.clear()
+    reader.read()
+    world.asked.clear()
+    found = reader.read()
+    assert found is not None
+    assert (world.asked, found.missing) == ([], ())
+
+
+def test_file_of_a_final_step_that_never_comes_is_left_alone_in_the_end() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.2, 0.3]}, is_final=True)
+    world.away |= set(world.files)
+    reader = world.reader()
+    for _ in range(TRIES + 2):
+        reader.read()
+    assert sum(asked in world.away for asked in world.asked) == TRIES * len(PANEL)
+
+
+def test_coordinator_that_is_away_is_said_at_once() -> None:
+    world = World()
+    world.add(0, {1: [0.1] * 3})
+    calls: list[Hash] = []
+
+    def away(root: Hash) -> bytes:
+        calls.append(root)
+        raise Unreachable("coordinator: no answer")
+
+    world.evidence = away  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        world.reader().read()
+    assert len(calls) == 1, "each question would wait for its time-out"
+
+
+def test_public_sources_tell_what_the_chain_holds_and_read_on(devnet: Devnet) -> None:
+    pool = devnet.pool()
+    devnet.judges(pool)
+    miner = devnet.stake("miner", pool, Role.WORKER).address
+    devnet.open_step(pool, slots=SLOTS)
+    sources = PublicSources(devnet.chain, None, pool)  # type: ignore[arg-type]
+    assert [type(event) for event in sources.events()][-1] is events.SeedBeaconSealed
+    leaves = [Submission(pool, 0, slot, miner, miner, 1, ZERO_HASH, ZERO_HASH) for slot in (1, 2)]
+    devnet.commit(pool, leaves)
+    panel = devnet.draw(pool)
+    ballot = (Outcome.ABSTAIN, Outcome.ACCEPT, Outcome.ACCEPT, Outcome.ABSTAIN)
+    devnet.vote(pool, dict.fromkeys(panel, ballot))
+    found = list(sources.events())
+    assert sum(isinstance(event, events.VoteRevealed) for event in found) == len(panel)
+    assert found == list(PublicSources(devnet.chain, None, pool).events())  # type: ignore[arg-type]
+    assert sources.card_hash(0) == devnet.terms().card_hash
+    assert sources.judged_up_to(miner) == 0
