@@ -1,7 +1,7 @@
 """Runs the attack zoo: real adversaries against the real checks of a validator, and honest workers beside them.
 
-python -m benchmarks.bench_attacks --policy toy [--honest 60] [--deterministic 20] [--statistical 100] [--steered 25]
-    [--only NAME …] [--curves] [--work runs/attacks] [--card validator/cards/toy.json] [--list]
+python -m benchmarks.bench_attacks --policy toy [--honest 60] [--deterministic 20] [--statistical 100] [--others 36]
+    [--steered 25] [--only NAME …] [--curves] [--work runs/attacks] [--card validator/cards/toy.json] [--list]
 
 Recordings, completions and judgements are kept in the work folder, so an interrupted run goes on where it stopped.
 Writes benchmarks/results/attacks.json; a target that was missed stays there as missed.
@@ -29,7 +29,7 @@ from benchmarks.zoo import tally
 from benchmarks.zoo.camouflaged import camouflaged
 from benchmarks.zoo.curves import curve
 from benchmarks.zoo.forged import FORGED, Forged, Material, Unfit, attempt, identities_share_seeds, proved
-from benchmarks.zoo.generated import Generated, Scene, generated, newest, stale
+from benchmarks.zoo.generated import Generated, Scene, asked, generated, newest, stale
 from benchmarks.zoo.kinds import KINDS, STALE_STEPS, Kind
 from benchmarks.zoo.material import FOREIGN_SEED, FORGED_SEED, HONEST_SEED, Recording, Workshop, identity
 from benchmarks.zoo.stage import Claim, Found, Models, Pool, Stage
@@ -234,7 +234,8 @@ def main() -> int:
     parser.add_argument("--card", type=Path, help="The committed card unless given.")
     parser.add_argument("--honest", type=int, default=500)
     parser.add_argument("--deterministic", type=int, default=20)
-    parser.add_argument("--statistical", type=int, default=100)
+    parser.add_argument("--statistical", type=int, default=100, help="Of each attack that must always be found.")
+    parser.add_argument("--others", type=int, default=36, help="Of each other attack that numbers find.")
     parser.add_argument("--steered", type=int, default=25)
     parser.add_argument("--machine", choices=sorted(BY_NAME), help="By which attackers record, in place of the kind's.")
     parser.add_argument(
@@ -292,9 +293,10 @@ def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[
         if IDENTITIES in wanted:
             same = identities_share_seeds(material, args.deterministic)
             attacks[IDENTITIES] = tally.certain(same, args.deterministic, "the seeds are the same")
-    for part, found in (("generated", generated(zoo.kind)), ("camouflaged", camouflaged(zoo.kind, zoo.card))):
-        for name in filter(found.__contains__, wanted):
-            attacks[name] = timed(part, partial(zoo.statistical, found[name], args.statistical, rows))
+    found = {**generated(zoo.kind), **camouflaged(zoo.kind, zoo.card)}
+    for name in sorted(filter(found.__contains__, wanted), key=lambda name: not asked(found[name])):
+        count = args.statistical if asked(found[name]) else args.others
+        attacks[name] = timed("by numbers", partial(zoo.statistical, found[name], count, rows))
     steering = steered()
     for name in filter(steering.__contains__, wanted):
         attacks[name] = timed("steered", partial(zoo.steered, steering[name], args.steered, rows))
