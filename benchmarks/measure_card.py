@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.figures import ROOT
 from validator.calibrate import Attack, calibrate
 from validator.card_page import card_page
 from validator.machine import describe
@@ -34,6 +35,8 @@ LONG_ANSWERS = {"dataset": "simple_equations", "config": {}, "scoring": "last_nu
 TOY_STEPS = (1, 2, 5, 10, 14, 15, 25, 40)
 """Checkpoints of the toy: its logits sharpen while it learns, and honest workers of a late step must pass as well."""
 BY_NAME = {machine.name: machine for machine in MACHINES}
+SCORES = ROOT / "benchmarks" / "scores"
+"""Where the scores of the honest recordings of a card are kept, for simulations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def main() -> None:
     args.out.write_bytes(card.to_bytes())
     (args.work / f"{args.kind}.html").write_text(card_page(card, kept[0]), encoding="utf-8")
     kept[0].write(args.work / f"{args.kind}.samples.json")
-    (args.work / f"{args.kind}.scores.json").write_text(json.dumps(kept[0].scores()) + "\n")
+    (SCORES / f"{args.kind}.json").write_text(json.dumps(kept[0].scores()) + "\n")
     say(f"card 0x{card.hash().hex()} written to {args.out}")
 
 

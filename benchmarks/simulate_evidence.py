@@ -1,6 +1,7 @@
 """Simulates what the rules of evidence do to honest providers and to cheats, over whole histories of submissions.
 
-python -m benchmarks.simulate_evidence [--card validator/cards/toy.json] [--scores FILE.json] [--providers 100000]
+python -m benchmarks.simulate_evidence [--card validator/cards/toy.json] [--scores benchmarks/scores/toy.json]
+    [--providers 100000]
 
 Honest providers draw their scores at worst as the card allows, as much worse than that as a card may be wrong, and,
 from a file {class: [[score of each part]]}, as measured. A provider's scores hang together: some of it is the
@@ -78,7 +79,7 @@ def main() -> int:
     """Simulate all; return 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--card", type=Path, default=Path("validator/cards/toy.json"))
-    parser.add_argument("--scores", type=Path, default=None)
+    parser.add_argument("--scores", type=Path, default=Path("benchmarks/scores/toy.json"))
     parser.add_argument("--providers", type=int, default=100_000)
     parser.add_argument("--submissions", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
@@ -107,16 +108,14 @@ def main() -> int:
         "seconds": round(time.monotonic() - started, 1),
         "figures": figures,
     }
-    options = f" --scores {args.scores}" if args.scores else ""
-    path = write_results(
-        "evidence", f"python -m benchmarks.simulate_evidence{options}", body, {"numpy": version("numpy")}
-    )
+    command = f"python -m benchmarks.simulate_evidence --card {args.card} --scores {args.scores}"
+    path = write_results("evidence", command, body, {"numpy": version("numpy")})
     failed = missed(figures)
     print(f"{path}: missed: {', '.join(failed) or 'none'}")
     return bool(failed)
 
 
-def histories(card: Card, scores: Path | None) -> dict[str, tuple[F64, Bond, str]]:
+def histories(card: Card, scores: Path) -> dict[str, tuple[F64, Bond, str]]:
     """Return what is simulated of honest providers: how often each class goes beyond each level, bond and target."""
     rules = card.evidence
     allowed = by_part([level.honest_at_most for level in rules.levels])
@@ -134,10 +133,9 @@ def histories(card: Card, scores: Path | None) -> dict[str, tuple[F64, Bond, str
     if excluded is not None:
         for name, bond in BONDS.items():
             found[f"honest as often as others do not exclude, {name}"] = (excluded, bond, target)
-    if scores is not None:
-        measured = beyond_of(rules, json.loads(scores.read_text()))
-        for name, bond in BONDS.items():
-            found[f"honest as measured, {name}"] = (measured, bond, target)
+    measured = beyond_of(rules, json.loads(scores.read_text()))
+    for name, bond in BONDS.items():
+        found[f"honest as measured, {name}"] = (measured, bond, target)
     return found
 
 
