@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eth_utils.crypto import keccak
@@ -51,6 +51,33 @@ OTHERS = tuple(Address("0x" + digit * 40) for digit in "567")
 COURT_DOMAIN = Domain(DOMAIN.chain_id, parse_address("0x" + "99" * 20))
 MINED = Mined(Hash(b"\x03" * 32), 5, 50_000, 1, True, None)
 PLACE = events.Place(1, Hash(b"\x04" * 32), 0, Hash(b"\x05" * 32))
+
+
+CASE = Case(
+    kind=CaseKind.CHALLENGE,
+    phase=CasePhase.VOTING,
+    pool=RULES.pool,
+    step=FACTS.step,
+    slot=0,
+    first_step=0,
+    provider=OTHERS[0],
+    disputant=OTHERS[1],
+    appellant=OTHERS[1],
+    snapshot_block=1,
+    jury_block=AUDITED_AT,
+    barred=0,
+    appeal_until=0,
+    units=1,
+    ballots=0,
+    round=0,
+    outcome=Outcome.ACCEPT,
+    ruling=Ruling.NONE,
+    bond=Wei(1),
+    appeal_bond=Wei(0),
+    leaf_hash=ZERO_HASH,
+    evidence_hash=ZERO_HASH,
+)
+"""A case before a jury."""
 
 
 def seal(step: int, vote: Vote) -> Hash:
@@ -235,27 +262,14 @@ class ScriptedCourt:
 
     def case(self, case_id: int, at: Block) -> Case | None:
         assert self.leaf_hash is not None
-        return Case(
+        return replace(
+            CASE,
             kind=self.kind,
             phase=self.phase,
-            pool=RULES.pool,
-            step=FACTS.step,
             slot=self.slot,
             first_step=self.first_step,
             provider=self.provider,
-            disputant=OTHERS[1],
-            appellant=OTHERS[1],
-            snapshot_block=1,
             jury_block=self.jury_block,
-            barred=0,
-            appeal_until=0,
-            units=1,
-            ballots=0,
-            round=0,
-            outcome=Outcome.ACCEPT,
-            ruling=Ruling.NONE,
-            bond=Wei(1),
-            appeal_bond=Wei(0),
             leaf_hash=self.leaf_hash,
             evidence_hash=self.evidence_hash,
         )

@@ -18,7 +18,7 @@ from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.slots import PayTable, submission_root
 from stannary.standing import SCORES
 from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Address, CaseKind, CasePhase, Hash, Outcome, Ruling, Wei
+from stannary.types import ZERO_HASH, Address, CaseKind, CasePhase, Hash, Ruling
 from stannary.verdict import outcomes_by_slot, pack_outcomes
 from tests.published import entry
 from tests.validator.conftest import (
@@ -36,7 +36,7 @@ from tests.validator.conftest import (
     judge,
     toy,
 )
-from tests.validator.scripted import OTHERS, PLACE, VALIDATOR_PROVIDER
+from tests.validator.scripted import CASE, OTHERS, PLACE, VALIDATOR_PROVIDER
 from tests.validator.test_jury import EVIDENCE, Run, run_of
 from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, made
 from validator.accuser import Accuser
@@ -50,30 +50,8 @@ CHALLENGE_SECONDS = 40
 PANEL = (VALIDATOR_PROVIDER, *OTHERS[:2])
 BAD = {PROMPT_SLOT: 9.0, EDITED_SLOT: 9.0}
 """Scores that the panel published of two leaves that are bad indeed."""
-CASE = Case(
-    kind=CaseKind.STATISTICS,
-    phase=CasePhase.VOTING,
-    pool=RULES.pool,
-    step=FACTS.step,
-    slot=0,
-    first_step=0,
-    provider=PROVIDER,
-    disputant=OTHERS[0],
-    appellant=OTHERS[0],
-    snapshot_block=1,
-    jury_block=1,
-    barred=0,
-    appeal_until=0,
-    units=0,
-    ballots=0,
-    round=0,
-    outcome=Outcome.ACCEPT,
-    ruling=Ruling.NONE,
-    bond=Wei(BOND),
-    appeal_bond=Wei(0),
-    leaf_hash=ZERO_HASH,
-    evidence_hash=ZERO_HASH,
-)
+ACCUSED = replace(CASE, kind=CaseKind.STATISTICS, provider=PROVIDER)
+"""An accusation of the provider, before its jury."""
 
 
 def published(leaf: Submission, score: float) -> LeafEvidence:
@@ -199,7 +177,7 @@ class Scene:
         if self.refusal is not None:
             raise self.refusal
         self.accused.append(accusation)
-        self.court.cases.append(CASE)
+        self.court.cases.append(ACCUSED)
         return len(self.court.cases)
 
     def ticks(self, count: int = 6) -> None:
@@ -274,20 +252,20 @@ def test_what_a_conviction_covered_is_evidence_no_more(scene: Scene) -> None:
 
 @pytest.mark.parametrize("phase", [CasePhase.OPENED, CasePhase.VOTING, CasePhase.RULED])
 def test_provider_that_somebody_else_accused_is_not_accused_beside(scene: Scene, phase: CasePhase) -> None:
-    scene.court.cases = [replace(CASE, phase=phase)]
+    scene.court.cases = [replace(ACCUSED, phase=phase)]
     scene.ticks()
     assert (scene.measured, scene.accused) == (0, [])
 
 
 def test_cases_of_others_and_about_single_leaves_are_no_accusation(scene: Scene) -> None:
-    scene.court.cases = [replace(CASE, kind=CaseKind.CHALLENGE), replace(CASE, provider=OTHERS[0])]
+    scene.court.cases = [replace(ACCUSED, kind=CaseKind.CHALLENGE), replace(ACCUSED, provider=OTHERS[0])]
     scene.ticks()
     assert scene.named == [sorted(BAD)]
 
 
 @pytest.mark.parametrize("last", [0, FACTS.step])
 def test_after_an_acquittal_it_takes_leaves_that_suffice_by_themselves(scene: Scene, last: int) -> None:
-    scene.court.cases = [replace(CASE, step=last, phase=CasePhase.RESOLVED, ruling=Ruling.ACCEPT)]
+    scene.court.cases = [replace(ACCUSED, step=last, phase=CasePhase.RESOLVED, ruling=Ruling.ACCEPT)]
     scene.ticks()
     assert len(scene.accused) == (last < FACTS.step)
 
