@@ -1,9 +1,10 @@
 """An accusation of a run of leaves: the document that names them, and how a juror counts. Pure.
 
 An accuser names suspicious leaves of a provider; a juror measures those again and takes for every other leaf of the
-provider the lowest bracket there is. *Every* leaf counts from the provider's first in the pool, or from the end of its
-last convicted run, to the last step of the accusation, so that nobody can choose a lucky start or leave out what was
-fine.
+provider the lowest bracket there is. *Every* leaf that was audited under the card counts from the provider's first in
+the pool, or from the end of its last convicted run, to the last step of the accusation, so that nobody can choose a
+lucky start or leave out what was fine. Which leaves are under the card, and which the audit beacon chose, nobody knew
+what they would be like.
 
 Why this is valid however often and whenever somebody accuses: the evidence over all leaves in their order is a product
 of factors whose expectation is at most 1 for an honest provider, whatever came before, so by Ville's inequality it ever
@@ -23,6 +24,7 @@ from typing import Self
 
 from eth_utils.crypto import keccak
 
+from stannary.audit_choice import audited_slots
 from stannary.chain import StepHistory
 from stannary.documents import canonical, document_hash, parse_document
 from stannary.e_process import PARTS, EvidenceRules, Scores
@@ -166,6 +168,16 @@ def slots_of(history: StepHistory, provider: Address) -> frozenset[int]:
         entries = history.pay_table.entries(history.opened.slots)
         own |= {slot for slot, entry in enumerate(entries) if entry is not None and entry[0] == provider}
     return frozenset(own)
+
+
+def counted_slots(history: StepHistory, provider: Address, audit_bps: int) -> frozenset[int]:
+    """Return the slots whose leaves count in a run: those of the provider that the audit beacon chose.
+
+    What was not chosen could speak neither for nor against it. Units: `audit_bps` in hundredths of a percent.
+    """
+    if history.drawn is None:
+        return frozenset()
+    return audited_slots(history.drawn.beacon, slots_of(history, provider), audit_bps)
 
 
 def evidence_log10(rules: EvidenceRules, total: int, measured: Sequence[Scores]) -> float:

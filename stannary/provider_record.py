@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from stannary.accusation import Accusation, evidence_log10, slots_of
+from stannary.accusation import Accusation, counted_slots, evidence_log10, slots_of
 from stannary.cards import Card
 from stannary.chain import Chain, Event, StepHistory
 from stannary.chain.events import PlantRevealed, StepOpened, read_events
@@ -95,11 +95,13 @@ class Record:
     card_hash: Hash
     rules: EvidenceRules
     first: int
-    """The first step of which every leaf counts."""
+    """The first step whose leaves count."""
     last: int
     """The last step that was read."""
     total: int
-    """Leaves of the provider in these steps, whatever is known of them, and under whatever card."""
+    """Audited leaves of the provider in these steps, whatever is known of them."""
+    under_way: int
+    """Leaves that are handed in and that the votes on chain do not decide yet."""
     standing: Standing
     """Without leaves that were shown to be planted faults."""
     leaves: tuple[Judged, ...]
@@ -163,25 +165,39 @@ class Reader:
             return None
         card_hash = self._sources.card_hash(_offer(histories[-1]))
         rules, first = self._sources.card(card_hash).evidence, self._sources.judged_up_to(self._provider)
-        counted = [history for history in histories if history.step >= first]
+        audit_bps = self._sources.card(card_hash).audit_bps
         steps: list[_Step] = []
         missing: list[str] = []
-        for history in counted:
-            if not history.votes or self._sources.card_hash(_offer(history)) != card_hash:
+        counted: dict[int, frozenset[int]] = {}
+        for history in histories:
+            if history.step < first or self._sources.card_hash(_offer(history)) != card_hash:
+                continue
+            counted[history.step] = counted_slots(history, self._provider, audit_bps)
+            if not history.votes:
                 continue
             try:
                 steps.append(self._step(history, missing))
             except (Unavailable, PeerError) as error:
                 missing.append(f"the leaves of step {history.step}: {error}")
         plants = {event.leaf_hash for event in events if isinstance(event, PlantRevealed)}
-        scored = (leaf for step in steps for leaf in step.scored if leaf.leaf_hash not in plants)
+        scored = (
+            leaf
+            for step in steps
+            for leaf in step.scored
+            if leaf.slot in counted[leaf.step] and leaf.leaf_hash not in plants
+        )
         return Record(
             provider=self._provider,
             card_hash=card_hash,
             rules=rules,
             first=first,
             last=histories[-1].step,
-            total=sum(len(slots_of(history, self._provider)) for history in counted),
+            total=sum(map(len, counted.values())),
+            under_way=sum(
+                len(slots_of(history, self._provider))
+                for history in histories
+                if not history.votes and not _is_over(history)
+            ),
             standing=Standing.of(rules, scored),
             leaves=tuple(leaf for step in steps for leaf in step.judged),
             missing=tuple(missing),
@@ -338,6 +354,10 @@ def step_histories(found: Sequence[Event]) -> list[StepHistory]:
         if step is not None:
             by_step[step].append(event)
     return [StepHistory.of(own, pool, step) for pool in pools for step, own in sorted(by_step.items())]
+
+
+def _is_over(history: StepHistory) -> bool:
+    return history.finalized is not None or history.is_cancelled
 
 
 def _offer(history: StepHistory) -> int:

@@ -96,8 +96,11 @@ def median_scores(entries: Sequence[LeafEvidence]) -> Scores | None:
 
 
 def scores_of(measures: Mapping[str, Measure]) -> Scores | None:
-    """Return the scores among measures, None for a leaf that was not audited or is too short to tell from."""
+    """Return the scores among measures, None for a leaf that was not audited or is too short to tell from.
+
+    A score below 0 is none that a validator can have found, and counts as none.
+    """
     found = [measures[name] for name in SCORES if name in measures]
-    if len(found) < len(SCORES):
+    if len(found) < len(SCORES) or any(measure.value is not None and measure.value < 0 for measure in found):
         return None
     return tuple(math.inf if measure.value is None else measure.value for measure in found)

@@ -51,6 +51,8 @@ OTHER_CARD = replace(CARD, audit_bps=5000)
 SLOTS, QUORUM = 4, 2
 PANEL = tuple(Address("0x" + digit * 40) for digit in "456")
 STRANGER = Address("0x" + "7" * 40)
+BEACON = Hash(b"\x0b" * 32)
+"""Chooses what is audited, of every step."""
 BEYOND = 1.5
 
 
@@ -135,7 +137,7 @@ class World:
         self.found += [
             events.StepOpened(self.place(), pool, step, step, SLOTS, offer, 7),
             events.RootCommitted(self.place(), pool, step, submission_root(leaves, SLOTS), ZERO_HASH, table, 9),
-            events.AuditBeaconSealed(self.place(), pool, step, ZERO_HASH, PANEL, STRANGER),
+            events.AuditBeaconSealed(self.place(), pool, step, BEACON, PANEL, STRANGER),
         ]
         seats = max((len(each) for each in scores.values()), default=len(PANEL))
         packed = b""

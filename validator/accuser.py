@@ -125,8 +125,10 @@ class Accuser:
         if case is not None and case.phase is not CasePhase.RESOLVED:
             log.info("%s; it is accused already", said)
             return False
-        if case is not None and case.outcome is not Outcome.FAULT and not _is_new(record, case):
-            log.warning("%s; not accused, a jury has heard this and did not convict", said)
+        # What others brought without success may have been brought so that it fails.
+        is_own = case is not None and case.disputant == self._parts.provider
+        if case is not None and is_own and case.outcome is not Outcome.FAULT and not _is_new(record, case):
+            log.warning("%s; not accused, a jury has heard this from here and did not convict", said)
             self._suspects.discard(record.provider)
             return False
         if self._budget.left < self._bond_wei:

@@ -30,6 +30,7 @@ from stannary.chain import (
     StepState,
     events,
 )
+from stannary.chain.names import STAKE_MANAGER
 from stannary.client import CoordinatorClient
 from stannary.commitments import vote_commitment
 from stannary.confined import ConfinedReader
@@ -121,6 +122,15 @@ class ChainLedger:
     def provider_of(self, node: Address, at: Block) -> Address:
         """Return whom a node acts for."""
         return self._chain.stake_manager.provider_of(node, at)
+
+    def has_acted_for(self, node: Address, provider: Address, at: Block) -> bool:
+        """Say whether a node acts, or ever acted, for a provider: whoever it acts for now, its signatures stay."""
+        if self.provider_of(node, at) == provider:
+            return True
+        chain, topics = self._chain, [None, *(bytes.fromhex(each[2:]).rjust(32, b"\0") for each in (node, provider))]
+        first = chain.deployment.deployed_block
+        found = events.read_events(chain, chain.deployment, first, at.number, only=[STAKE_MANAGER], topics=topics)
+        return any(isinstance(event, events.NodeAdded) for event in found)
 
     def offer(self, number: int, at: Block) -> Offer:
         """Return the offer that a step was opened under; an offer in force never changes."""

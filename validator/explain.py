@@ -33,7 +33,7 @@ from validator import checks, statistics
 from validator.calibrate import PUBLISHED
 from validator.checks import Leaf, PolicyFacts, Read, Rules, StepFacts
 from validator.finding import Finding
-from validator.judgement import Judge, Judgement, agreed_pairings
+from validator.judgement import Judge, Judgement, agreed_by_part
 from validator.statistics import ChunkMeasure, Measured
 
 SHOWN_TOKENS = 5
@@ -304,13 +304,9 @@ def _measured(
     is_audited = judge.looks_at(leaf.submission.slot)
     measured = noting.noted[0] if noting.noted else judge.measure(leaf, rollouts)
     views = tuple(view(each, rollouts, judge.card.thresholds, words) for each in measured)
-    found = [statistics.judge(each, judge.card.thresholds) for each in measured]
-    milder = views[found.index(min(found, key=lambda finding: finding.outcome))]
-    by = "" if len(views) == 1 else f"by {milder.compute}"
-    table.measured("activations", milder.activations, by, is_audited)
-    paired = statistics.judge_pairings(agreed_pairings(measured), judge.card.thresholds)
-    table.measured("pairing", paired, "" if len(views) == 1 else "by all computes together", is_audited)
-    table.measured("sampling", milder.sampling, by, is_audited)
+    by = "" if len(views) == 1 else "by all computes together"
+    for name, finding in zip(STATISTICAL, agreed_by_part(measured, judge.card.thresholds), strict=True):
+        table.measured(name, finding, by, is_audited)
     return Recomputed(table.rows, views, judgement if table.is_known else None, is_audited=is_audited)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urljoin
 
-from stannary.accusation import Accusation, evidence_log10, is_convicted, slots_of
+from stannary.accusation import Accusation, counted_slots, evidence_log10, is_convicted
+from stannary.cards import Card
 from stannary.chain import Block, StepState
-from stannary.e_process import NOTHING, PARTS, EvidenceRules, Scores
-from stannary.errors import AbstainError, ChainError, NetworkError, PeerError
+from stannary.e_process import NOTHING, PARTS, Scores
+from stannary.errors import AbstainError, BadSignature, ChainError, Malformed, NetworkError, PeerError
 from stannary.standing import ScoredLeaf, scores_of
 from stannary.types import Outcome, Ruling, to_hex
 from validator import checks
@@ -56,7 +57,7 @@ class Hearing:
         self._clock = clock
         self._accusation = accusation
         self._where = where
-        self._rules: EvidenceRules | None = None
+        self._card: Card | None = None
         self._claimed = accusation.by_step()
         """The leaves that the accusation names, by step."""
         self._next = first
@@ -75,13 +76,13 @@ class Hearing:
     def go_on(self, work: Work, at: Block) -> None:
         """Do one slice of work. Raises: NetworkError, PeerError, ChainError for what may be there at the next try."""
         begun = self._clock()
-        if self._rules is None:
-            self._rules = self._parts.card_of(self._accusation.card_hash).evidence
+        if self._card is None:
+            self._card = self._parts.card_of(self._accusation.card_hash)
         while self._next <= self._accusation.last_step:
             if self._clock() - begun > SLICE_S:
                 work.is_sliced = True
                 return
-            self._count(work, at)
+            self._count(self._card, work, at)
         if self._left and self.ruling() is None:
             self._measure(self._left[0], work, at)
 
@@ -90,39 +91,40 @@ class Hearing:
 
         When time is up, what is served nowhere adds nothing, and what this machine could not judge leaves it open.
         """
-        if self._rules is None or self._next <= self._accusation.last_step:
+        if self._card is None or self._next <= self._accusation.last_step:
             return Ruling.NONE if is_last else None
         left = sum(len(found.leaves) - (found.absent if is_last else 0) for found in self._left)
-        verdict = is_convicted(self._rules, self._total, self._scores, left + self._undecided)
+        verdict = is_convicted(self._card.evidence, self._total, self._scores, left + self._undecided)
         if verdict is None:
             return Ruling.NONE if is_last or not self._left else None
         return Ruling.FAULT if verdict else Ruling.ACCEPT
 
     def tell(self) -> str:
         """Say how far it has come."""
-        if self._rules is None:
+        if self._card is None:
             return ""
-        log10 = evidence_log10(self._rules, self._total, self._scores)
+        log10 = evidence_log10(self._card.evidence, self._total, self._scores)
         return (
             f"{len(self._scores)} of {self._total} leaves measured: evidence 10^{log10:.1f}, "
-            f"10^{self._rules.slash_log10:g} convicts"
+            f"10^{self._card.evidence.slash_log10:g} convicts"
         )
 
-    def _count(self, work: Work, at: Block) -> None:
+    def _count(self, card: Card, work: Work, at: Block) -> None:
         """Count the leaves of the next step, and note those that are named and the provider's."""
         step, ledger, accusation = self._next, self._parts.ledger, self._accusation
         history = ledger.history(step, at)
-        slots = slots_of(history, accusation.provider)
-        named = [leaf for leaf in self._claimed.get(step, ()) if leaf.slot in slots]
-        if named and self._inspector.rules(ledger.step(step, at), at).card_hash == accusation.card_hash:
+        slots = counted_slots(history, accusation.provider, card.audit_bps)
+        if slots and self._inspector.rules(ledger.step(step, at), at).card_hash == accusation.card_hash:
+            self._total += len(slots)
             # A plant is bad for all to see, and was paid for.
-            named = [leaf for leaf in named if not self._parts.court.is_plant(leaf.leaf_hash, at)]
-            own = Work(work.key, work.until, work.paused_s, work.started, taken_beacons=history.taken_beacons)
-            # Signature and node were found right by the panel that accepted it; the node may be another's since then.
-            outcomes = history.outcomes() or []
-            own.screened = {leaf.slot for leaf in named if outcomes[leaf.slot : leaf.slot + 1] == [Outcome.ACCEPT]}
-            self._left.append(_Named(step, named, own))
-        self._total += len(slots)
+            named = [
+                leaf
+                for leaf in self._claimed.get(step, ())
+                if leaf.slot in slots and not self._parts.court.is_plant(leaf.leaf_hash, at)
+            ]
+            if named:
+                own = Work(work.key, work.until, work.paused_s, work.started, taken_beacons=history.taken_beacons)
+                self._left.append(_Named(step, named, own))
         self._next += 1
 
     def _measure(self, found: _Named, work: Work, at: Block) -> None:
@@ -193,11 +195,27 @@ class Hearing:
             if (leaf := by_slot.get(named.slot)) is not None and leaf.submission.struct_hash() == named.leaf_hash
         ]
         found.leaves = [named for named, _ in taken]
+        # The panel found place and lease right; the node that signed may be another's since then.
+        outcomes = history.outcomes() or []
+        found.work.screened = {
+            leaf.submission.slot
+            for _, leaf in taken
+            if outcomes[leaf.submission.slot : leaf.submission.slot + 1] == [Outcome.ACCEPT] and self._is_own(leaf, at)
+        }
         return tuple(
             # Beside the accusation, if the coordinator does not serve it.
             replace(leaf, location=self._where and urljoin(self._where, to_hex(leaf.submission.content_hash)))
             for _, leaf in taken
         )
+
+    def _is_own(self, leaf: checks.Leaf, at: Block) -> bool:
+        """Say whether a leaf was signed by a node that acts, or once acted, for its provider."""
+        submission = leaf.submission
+        try:
+            submission.require_signer(leaf.signature, self._parts.rules.domain, submission.node)
+        except (Malformed, BadSignature):
+            return False
+        return self._parts.ledger.has_acted_for(submission.node, submission.provider, at)
 
 
 def juror_scores(judgement: Judgement, *, is_screened: bool) -> Scores | None:

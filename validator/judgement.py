@@ -122,7 +122,7 @@ class Judge:
     computes: Computes
     read: Read = decode_group
     is_jury: bool = False
-    """A juror looks at every leaf, and holds what it rejects against the wider limits of the grey band as well."""
+    """A juror holds what it rejects against the wider limits of the grey band as well."""
 
     def __post_init__(self) -> None:
         """Refuse a card of another policy or temperature. Raises: AbstainError."""
@@ -157,8 +157,8 @@ class Judge:
         return Judgement(leaf.submission.struct_hash(), finding, rewards, is_grey)
 
     def looks_at(self, slot: int) -> bool:
-        """Say whether a slot gets the checks that need a forward pass: the audit beacon chose, nobody else."""
-        return self.is_jury or is_audited(self.facts.audit_beacon, slot, self.card.audit_bps)
+        """Say whether a slot gets the checks that need a forward pass: the audit beacon chose, for all."""
+        return is_audited(self.facts.audit_beacon, slot, self.card.audit_bps)
 
     def measure(self, leaf: Leaf, rollouts: Sequence[Rollout]) -> Sequence[Measured]:
         """Measure by the first compute, and by the second if the first has something against the leaf."""
@@ -209,30 +209,45 @@ class Judge:
 
 
 def decide(measured: Sequence[Measured], thresholds: Thresholds) -> Finding:
-    """Return what the computes find together: nothing is held against a leaf that one of them passes.
+    """Return what the computes find together: a part of the checks finds only what all of them find by that part.
 
-    Where both find something the milder of the two decides, and the lower scores count. Pairings are measured by the
-    exact compute; the other concurs where by its states as well the proofs are nearer to the other policy. Where it
-    does not, they are evidence that rejects nothing.
+    What one compute alone has against a leaf is no rejection, whatever another has against it by another part.
     """
     found = [statistics.judge(each, thresholds) for each in measured]
     if len(found) == 1:
         return found[0]
-    milder = min(found, key=lambda finding: finding.outcome)
-    paired = statistics.judge_pairings(agreed_pairings(measured), thresholds)
-    explanation, measures = milder.explanation, dict(milder.measures)
-    if milder.is_fine and not paired.is_fine:
-        milder, explanation = paired, paired.explanation
-    elif milder.is_fine:
-        explanation = f"passed by {measured[found.index(milder)].compute}; by another: {worse(*found).explanation}"
-    for each, own in zip(measured, found, strict=True):
-        for pairing in each.pairings:
-            names = (f"towards {pairing.name}", f"share of {pairing.name}")
-            kept = {name: own.measures[name] for name in names if each.is_exact}
-            measures |= kept or {f"concurring share of {pairing.name}": Measure.of(pairing.share)}
-    decided = replace(milder, explanation=explanation, measures=measures)
-    lowest = _lowest(found, is_paired=not paired.is_fine)
+    parts = agreed_by_part(measured, thresholds)
+    decided = worse(*parts)
+    if decided.is_fine:
+        alone = [
+            f"passed by {each.compute}" if own.is_fine else f"by {each.compute} alone: {own.explanation}"
+            for each, own in zip(measured, found, strict=True)
+        ]
+        decided = replace(decided, explanation="; ".join(alone))
+    lowest = _lowest(found, is_paired=not parts[1].is_fine)
     return decided if lowest is None else statistics.with_scores(decided, lowest)
+
+
+def agreed_by_part(measured: Sequence[Measured], thresholds: Thresholds) -> tuple[Finding, Finding, Finding]:
+    """Return what the computes find together, by part of the checks: of activations and sampling the milder finding.
+
+    Pairings are measured by the exact compute; the other concurs where by its states as well the proofs are nearer to
+    the other policy. Where it does not, they are evidence that rejects nothing.
+    """
+    held = [statistics.held_by_part(each, thresholds) for each in measured]
+    if len(held) == 1:
+        return held[0]
+    activations, _, sampling = (min(part, key=lambda finding: finding.outcome) for part in zip(*held, strict=True))
+    paired = statistics.judge_pairings(agreed_pairings(measured), thresholds)
+    measures = dict(paired.measures)
+    for each, (_, pairing, _) in zip(measured, held, strict=True):
+        concurring = (
+            {}
+            if each.is_exact
+            else {f"concurring share of {other.name}": Measure.of(other.share) for other in each.pairings}
+        )
+        measures |= {**pairing.measures, **concurring}
+    return activations, replace(paired, measures=measures), sampling
 
 
 def _lowest(found: Sequence[Finding], *, is_paired: bool) -> Scores | None:

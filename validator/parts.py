@@ -83,6 +83,10 @@ class Ledger(Protocol):
         """Return whom a node acts for."""
         ...
 
+    def has_acted_for(self, node: Address, provider: Address, at: Block) -> bool:
+        """Say whether a node acts, or ever acted, for a provider."""
+        ...
+
     def offer(self, number: int, at: Block) -> Offer:
         """Return the offer that a step was opened under."""
         ...

@@ -41,7 +41,7 @@ from worker import plan
 from worker.engine import Engine, RolloutRequest
 from worker.heartbeat import Heartbeat
 from worker.leases import PoolRules, StepFacts, check_lease
-from worker.status import must_stop, why_stop
+from worker.status import feared, must_stop, why_stop
 from worker.submission import Group, make_group
 
 log = logging.getLogger(__name__)
@@ -255,8 +255,8 @@ class Worker:
         if record is None:
             return plan.Looked(pace.standing_s)
         for each in record.missing:
-            log.debug("not to be had: %s", each)
-        if not must_stop(record.rules, record.standing, pace.stop_log10):
+            log.warning("what panels say of this provider is not all to be had: %s", each)
+        if not must_stop(record.rules, feared(record), pace.stop_log10, under_way=record.under_way):
             return plan.Looked(pace.standing_s)
         lines = why_stop(record, self.parts.engine.name, pace.stop_log10)
         for line in lines:

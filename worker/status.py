@@ -10,7 +10,8 @@ from statistics import median
 from stannary.e_process import MILDEST_PART, NOTHING, PARTS, Counts, EvidenceRules, Scores
 from stannary.evidence import Measure
 from stannary.provider_record import Judged, Record, limited_measures
-from stannary.standing import Standing
+from stannary.standing import ScoredLeaf, Standing
+from stannary.types import ZERO_HASH, Outcome, Reason
 
 MOST_REJECTIONS = 1 << 20
 """Rejections in a row beyond which a level counts as out of reach."""
@@ -79,23 +80,33 @@ def rejections_to(rules: EvidenceRules, counts: Counts, log10: float, scores: Sc
     return high
 
 
-def must_stop(rules: EvidenceRules, found: Standing, stop_log10: float | None = None) -> bool:
+def feared(record: Record) -> Standing:
+    """Return the standing as it may be: what a panel rejected for reasons that are not to be had counts as well."""
+    hidden = [
+        ScoredLeaf(leaf.step, leaf.slot, ZERO_HASH, MILDEST_REJECTION)
+        for leaf in record.leaves
+        if leaf.outcome in (Outcome.REJECT, Outcome.FAULT) and leaf.reason is Reason.NONE
+    ]
+    return Standing.of(record.rules, [*record.standing.leaves, *hidden])
+
+
+def must_stop(rules: EvidenceRules, found: Standing, stop_log10: float | None = None, *, under_way: int = 0) -> bool:
     """Say whether a worker must stop by itself, before its provider can be slashed.
 
-    One or two leaves that reach a level do not stop it, unless one more like the worse of them would reach the slash
-    level. `stop_log10` stands in for the level of the card.
+    One or two leaves that reach a level do not stop it, unless one more like the worse of them, besides those under
+    way, would reach the slash level. `stop_log10` stands in for the level of the card.
     """
     if found.log10 < (rules.stop_log10 if stop_log10 is None else stop_log10):
         return False
     worst = max((leaf.scores for leaf in found.leaves), key=max, default=NOTHING)
     more = rejections_to(rules, found.counts, rules.slash_log10, worst)
     reaching = sum(rules.reached(leaf.scores) > 0 for leaf in found.leaves)
-    return reaching > FEW or (more is not None and more <= 1)
+    return reaching > FEW or (more is not None and more <= 1 + under_way)
 
 
 def why_stop(record: Record, engine: str, stop_log10: float | None = None) -> list[str]:
     """Say why a worker stops by itself: what was measured against which limit, and what its operator should look at."""
-    rules, found = record.rules, record.standing
+    rules, found = record.rules, feared(record)
     suspicious = [leaf for leaf in record.leaves if leaf.scores is not None and rules.reached(leaf.scores)]
     shown = sorted(suspicious, key=lambda leaf: -(leaf.score or 0.0))[:SHOWN]
     stop_at, first = rules.stop_log10 if stop_log10 is None else stop_log10, rules.levels[0]
@@ -105,6 +116,7 @@ def why_stop(record: Record, engine: str, stop_log10: float | None = None) -> li
         f"{len(suspicious)} of {len(found.leaves)} measured leaves reach the score {first.score:g} (above 1 is "
         f"rejected), honest ones at most {100 * first.honest_at_most:g} % of the time; the worst:",
         *(_told(leaf) for leaf in shown),
+        *(f"could not be had: {each}" for each in record.missing),
         f"look at the engine ({engine}) and its version, the dtype that it computes in, errors of the hardware "
         "(memory, ECC, overclocking), and whether the weights are those of the leased policy step; all numbers: "
         "`stannary worker status`; one leaf: `stannary validator explain STEP:SLOT`",

@@ -99,7 +99,9 @@ def statistical(
     figures["tokens_a_submission"] = round(float(np.mean([entry["tokens"] for entry in rows])), 1)
     figures["by_published_limits"] = sum(entry["by_published_limits"] for entry in rows)
     figures["found_by_one_number_alone"] = dict(Counter(filter(None, map(_alone, rows))))
-    figures["confirmed_by_one_compute_only"] = sum(entry["explanation"].startswith("passed by") for entry in rows)
+    figures["confirmed_by_one_compute_only"] = sum(
+        entry["outcome"] == Outcome.ACCEPT.name and bool(entry["explanation"]) for entry in rows
+    )
     figures["submissions_to_slash"] = {
         f"{share:g}": until_slashed(card.evidence, scores, others, share) for share in SHARES
     }

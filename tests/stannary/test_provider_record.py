@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from stannary.audit_choice import audited_slots
 from stannary.chain import events
 from stannary.errors import Unreachable
 from stannary.evidence import EvidenceFile, Measure
@@ -12,7 +15,7 @@ from stannary.standing import ScoredLeaf, Standing
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Hash, Outcome, Reason, Role
 from tests.chains import Devnet
-from tests.published import BEYOND, CARD, LEVELS, OTHER_CARD, PANEL, SLOTS, World, entry, leaf_at, places
+from tests.published import BEACON, BEYOND, CARD, LEVELS, OTHER_CARD, PANEL, SLOTS, World, entry, leaf_at, places
 from tests.worker.scripted import RULES
 
 
@@ -60,18 +63,29 @@ def test_steps_under_another_card_or_ruled_on_before_add_nothing() -> None:
     assert (record.card_hash, places(record)) == (OTHER_CARD.hash(), [(4, 1)])
 
 
-def test_every_leaf_since_the_last_ruling_counts_whatever_is_known_of_it() -> None:
+def test_every_audited_leaf_under_the_card_counts_whatever_is_known_of_it() -> None:
     world = World()
     world.add(0, {1: [0.1] * 3}, offer=1)
     world.add(1, {1: [None] * 3, 2: [0.1] * 3}, foreign=[3])
     world.add(2, {1: [BEYOND] * 3})
     record = world.record()
-    assert (record.first, record.last, record.total, len(record.standing.leaves)) == (0, 2, 4, 2)
+    assert (record.first, record.last, record.total, len(record.standing.leaves)) == (0, 2, 3, 2)
     earlier = world.reader().read(1)
     assert earlier is not None
-    assert (earlier.last, earlier.total, places(earlier)) == (1, 3, [(1, 1), (1, 2)])
+    assert (earlier.last, earlier.total, places(earlier)) == (1, 2, [(1, 1), (1, 2)])
     world.judged = 2
     assert world.record().total == 1
+
+
+def test_leaf_that_was_not_chosen_counts_for_nothing_whatever_a_panel_says_of_it() -> None:
+    world = World(cards={0: replace(CARD, audit_bps=5000)})
+    world.add(0, {slot: [BEYOND] * 3 for slot in range(SLOTS)})
+    chosen = audited_slots(BEACON, range(SLOTS), 5000)
+    assert 0 < len(chosen) < SLOTS
+    record = world.record()
+    assert record.total == len(chosen)
+    assert {leaf.slot for leaf in record.standing.leaves} == chosen
+    assert len(record.leaves) == SLOTS
 
 
 def test_accusation_names_what_reaches_a_level_and_counts_all_the_rest_as_a_juror_does() -> None:

@@ -211,6 +211,9 @@ class ScriptedLedger:
     def provider_of(self, node: Address, at: Block) -> Address:
         return provider_of(node)
 
+    def has_acted_for(self, node: Address, provider: Address, at: Block) -> bool:
+        return provider_of(node) == provider
+
     def offer(self, number: int, at: Block) -> Offer:
         return Offer(address(COORDINATOR), OTHERS[0], 1, 1, CARD_HASH)
 

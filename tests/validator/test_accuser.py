@@ -117,7 +117,7 @@ class Published:
         return [
             events.StepOpened(PLACE, pool, step, FACTS.policy_step, FACTS.slots, step, 7),
             events.RootCommitted(PLACE, pool, step, submission_root(leaves, FACTS.slots), ZERO_HASH, table, 9),
-            events.AuditBeaconSealed(PLACE, pool, step, ZERO_HASH, PANEL, VALIDATOR_PROVIDER),
+            events.AuditBeaconSealed(PLACE, pool, step, FACTS.audit_beacon, PANEL, VALIDATOR_PROVIDER),
             *votes,
             events.StepFinalized(PLACE, pool, step, outcomes, 0, 0, 0, 0),
         ]
@@ -264,10 +264,18 @@ def test_cases_of_others_and_about_single_leaves_are_no_accusation(scene: Scene)
 
 
 @pytest.mark.parametrize("last", [0, FACTS.step])
-def test_after_an_acquittal_it_takes_leaves_that_suffice_by_themselves(scene: Scene, last: int) -> None:
-    scene.court.cases = [replace(ACCUSED, step=last, phase=CasePhase.RESOLVED, ruling=Ruling.ACCEPT)]
+def test_after_an_own_failure_it_takes_leaves_that_suffice_by_themselves(scene: Scene, last: int) -> None:
+    own = replace(ACCUSED, step=last, phase=CasePhase.RESOLVED, ruling=Ruling.ACCEPT, disputant=VALIDATOR_PROVIDER)
+    scene.court.cases = [own]
     scene.ticks()
     assert len(scene.accused) == (last < FACTS.step)
+
+
+@pytest.mark.parametrize("ruling", [Ruling.ACCEPT, Ruling.UNAVAILABLE, Ruling.NONE])
+def test_accusation_that_an_accomplice_brought_to_fail_shields_nobody(scene: Scene, ruling: Ruling) -> None:
+    scene.court.cases = [replace(ACCUSED, phase=CasePhase.RESOLVED, ruling=ruling)]
+    scene.ticks()
+    assert scene.named == [sorted(BAD)]
 
 
 def test_nobody_is_measured_without_a_bond_to_put_down(

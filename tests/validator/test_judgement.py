@@ -115,7 +115,8 @@ def test_rejection_that_the_second_compute_does_not_see_is_none(bench: Bench, ne
     assert max(scores) > 1
     judgement = replace(bench.judge, computes=Computes(broken, lambda: sound)).judge(made.leaf, made.data)
     assert judgement.finding.is_fine
-    assert judgement.finding.explanation.startswith(f"passed by {sound.compute}; by another: ")
+    assert judgement.finding.explanation.startswith(f"by {broken.compute} alone: ")
+    assert judgement.finding.explanation.endswith(f"; passed by {sound.compute}")
     scores = scores_of(judgement.finding.measures)
     assert scores is not None
     assert max(scores) < 1
@@ -137,8 +138,10 @@ def test_leaf_that_the_beacon_did_not_choose_gets_no_forward_pass(bench: Bench) 
     assert judgement.finding.is_fine
     assert judgement.rewards == ()
     assert scores_of(judgement.finding.measures) is None
+    # Nor from a juror: the members that accepted it were not to look, and must not be fined for it.
+    assert replace(judge, is_jury=True).judge(made.leaf, made.data).finding.is_fine
     with pytest.raises(AssertionError, match="not chosen"):
-        replace(judge, is_jury=True).judge(made.leaf, made.data)
+        replace(judge, card=bench.judge.card).judge(made.leaf, made.data)
 
 
 def test_right_tokens_with_states_of_a_stale_policy_are_rejected_not_faulted(bench: Bench, neighbour: Path) -> None:

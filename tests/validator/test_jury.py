@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from eth_account import Account
 from eth_utils.crypto import keccak
 
 from stannary.accusation import Accusation
+from stannary.audit_choice import audited_slots
 from stannary.cards import evidence_rules
 from stannary.chain import Block, Offer, StepHistory, StepState, events
 from stannary.documents import canonical
@@ -42,6 +44,7 @@ from tests.validator.conftest import (
     RULES,
     Bench,
     Made,
+    address,
     bench,
     bf16,
     card,
@@ -291,7 +294,7 @@ class RunLedger(ScriptedLedger):
     cards: Mapping[int, Hash] = field(default_factory=dict)
     """The card of a step, where it is another one."""
     node_of: Address = PROVIDER
-    """Whom the node acts for now."""
+    """Whom the node acts for now; it acted for `PROVIDER` before."""
     each_s: float = 0.0
     """How long reading a history takes, on the clock of the validator."""
     watch: Clock | None = None
@@ -336,6 +339,7 @@ class RunLedger(ScriptedLedger):
         return replace(
             own,
             opened=events.StepOpened(PLACE, RULES.pool, step, FACTS.policy_step, FACTS.slots, step, 7),
+            drawn=events.AuditBeaconSealed(PLACE, RULES.pool, step, FACTS.audit_beacon, (), OTHERS[0]),
             committed=events.RootCommitted(PLACE, RULES.pool, step, ZERO_HASH, ZERO_HASH, table, 9),
             finalized=events.StepFinalized(PLACE, RULES.pool, step, pack_outcomes(outcomes), 0, 0, 0, 0),
         )
@@ -633,11 +637,55 @@ def test_giving_up_the_node_afterwards_hides_no_leaf_that_the_panel_accepted(run
     assert run.rulings == [Ruling.FAULT]
 
 
-def test_leaves_under_another_card_are_not_measured_but_count(run: Run, made: list[Made], bench: Bench) -> None:
+def test_leaves_under_another_card_are_neither_measured_nor_counted(run: Run, made: list[Made], bench: Bench) -> None:
     run.ledger.made = run.world.coordinator.made = [*made, earlier(bench)]
     leaves = [*run.name(2), *run.name(PROMPT_SLOT)]
     run.accuse(leaves)
     run.ledger.cards, run.ledger.accepted = {1: OTHER_CARD}, {2: Outcome.ACCEPT}
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_leaves_under_another_card_dilute_nothing(run: Run) -> None:
+    run.ledger.more, run.ledger.cards = {0: 8, 1: 8}, {0: OTHER_CARD, 1: OTHER_CARD}
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.FAULT]
+
+
+def test_leaves_that_the_beacon_did_not_choose_are_neither_measured_nor_counted(run: Run, bench: Bench) -> None:
+    slots = (PROMPT_SLOT, SLOT, EDITED_SLOT)
+    rates = {rate: audited_slots(FACTS.audit_beacon, slots, rate) for rate in range(1, 10_000, 50)}
+    rate, chosen = next((rate, found) for rate, found in rates.items() if len(found & {PROMPT_SLOT, EDITED_SLOT}) == 1)
+    card = replace(bench.judge.card, evidence=EVIDENCE, audit_bps=rate)
+    run.world.restart(card_of=lambda _: card)
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+    assert chosen
+
+
+def test_leaves_that_a_stranger_signed_in_somebodys_name_speak_against_nobody(run: Run, made: list[Made]) -> None:
+    """A panel that was bought accepted them; whoever is named never saw them."""
+    stranger = Account.from_key(b"\x09" * 32)
+    forged = []
+    for own in made:
+        submission = replace(own.leaf.submission, node=address(stranger))
+        leaf = replace(own.leaf, submission=submission, signature=submission.sign(stranger, RULES.domain))
+        forged.append(replace(own, leaf=leaf))
+    run.ledger.made, run.ledger.node_of = forged, address(stranger)
+    run.world.coordinator.made = forged
+    run.ledger.accepted = dict.fromkeys((PROMPT_SLOT, SLOT, EDITED_SLOT), Outcome.ACCEPT)
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
+    run.world.ticks(4)
+    assert run.rulings == [Ruling.ACCEPT]
+
+
+def test_accepted_leaf_whose_signature_is_not_its_nodes_speaks_against_nobody(run: Run, made: list[Made]) -> None:
+    spoiled = [replace(own, leaf=replace(own.leaf, signature=b"\x01" * 65)) for own in made]
+    run.ledger.made = run.world.coordinator.made = spoiled
+    run.ledger.accepted = dict.fromkeys((PROMPT_SLOT, SLOT, EDITED_SLOT), Outcome.ACCEPT)
+    run.accuse(run.name(PROMPT_SLOT, EDITED_SLOT))
     run.world.ticks(4)
     assert run.rulings == [Ruling.ACCEPT]
 

@@ -221,6 +221,28 @@ def test_exact_compute_pairs_and_the_other_concurs(card: Card) -> None:
     assert agreed_pairings([exact, differs]) == agreed_pairings([concurs]) == []
 
 
+def test_computes_that_find_different_things_find_nothing_together(card: Card) -> None:
+    """One sees the pairing and the other drift; one sees drift and the other tokens: nothing is confirmed."""
+    limits = card.thresholds
+    drift = replace(NOTHING, mantissa_mean=1e6)
+    found = pairing(0.97, limits.pairing.deviation * 1.5)
+    unlike = replace(found, share=0.3, error=5.0)
+    late = measured(np.full(256, limits.gap_margin * 1.01))
+    for both in (
+        [measured(pairings=(found,)), measured(drift=drift, pairings=(unlike,), is_exact=False)],
+        [measured(drift=drift), replace(late, is_exact=False)],
+        [late, measured(drift=drift, is_exact=False)],
+    ):
+        assert not any(statistics.judge(each, limits).is_fine for each in both)
+        decided = decide(both, limits)
+        assert decided.is_fine
+        assert all(decided.measures[name].share <= 1 for name in SCORES)
+        assert decided.explanation.count("alone: ") == 2
+    confirmed = decide([measured(drift=drift), measured(drift=drift, is_exact=False)], limits)
+    assert (confirmed.outcome, confirmed.reason) == (Outcome.REJECT, Reason.ACTIVATIONS)
+    assert confirmed.measures[SCORES[0]].share > 1
+
+
 def test_submission_too_short_to_score_is_paired_all_the_same(card: Card) -> None:
     """A sharp policy leaves few informative tokens; its states are as telling as any."""
     found = pairing(0.97, card.thresholds.pairing.deviation * 1.5)

@@ -26,7 +26,7 @@ from tests.published import BEYOND, LEVELS, World, entry, leaf_at
 from tests.worker.scripted import PROVIDER, make_lease, make_scene, play, sign_lease
 from worker import plan
 from worker.loop import TooMuchEvidence
-from worker.status import distances, must_stop, rejections_to, why_stop
+from worker.status import distances, feared, must_stop, rejections_to, why_stop
 from worker.status_cli import document, report, status
 
 
@@ -97,6 +97,36 @@ def test_two_rejections_never_stop_a_worker_unless_a_third_would_reach_the_slash
     assert not must_stop(LEVELS, two)
     assert not must_stop(LEVELS, two, stop_log10=1.0), "two are few, whatever the level"
     assert must_stop(replace(LEVELS, slash_log10=4.5), after(BEYOND, BEYOND))
+
+
+def test_two_rejections_stop_a_worker_whose_leaves_under_way_would_reach_the_slash_level() -> None:
+    two = after(BEYOND, BEYOND)
+    more = rejections_to(LEVELS, two.counts, LEVELS.slash_log10)
+    assert more is not None
+    assert must_stop(LEVELS, two, under_way=more - 1)
+    assert not must_stop(LEVELS, two, under_way=more - 2)
+    assert not must_stop(LEVELS, after(BEYOND, good=6), under_way=100), "below the level it goes on"
+
+
+def test_rejections_whose_reasons_are_withheld_stop_a_worker() -> None:
+    world = World()
+    for step in range(3):
+        world.add(step, {slot: [BEYOND] * 3 for slot in (0, 1)}, is_final=True)
+    world.away |= set(world.files)
+    reader = world.reader()
+    for _ in range(5):
+        record = reader.read()
+        assert record is not None
+        assert record.standing.log10 <= 0
+        assert must_stop(LEVELS, feared(record))
+        assert not record.missing or "no evidence here" in "\n".join(why_stop(record, "vllm"))
+
+
+def test_leaves_without_votes_are_under_way() -> None:
+    world = World()
+    world.add(0, {0: [0.1] * 3, 1: [0.1] * 3}, is_final=True)
+    world.add(1, {0: [], 1: []}, foreign=[2])
+    assert world.record().under_way == 2
 
 
 @pytest.mark.parametrize("good", range(0, 200, 7))
