@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 from stannary.documents import canonical, document_hash, parse_document
-from stannary.e_process import EvidenceRules, Level
+from stannary.e_process import PARTS, EvidenceRules, Level
 from stannary.errors import Malformed
 from stannary.sampling import TEMPERATURE_MAX, TEMPERATURE_MIN
 from stannary.toploc.proof import CHUNK_TOKENS
@@ -184,6 +185,7 @@ class Card:
             evidence=rules,
             measured=_mapping(document["measured"], "measured"),
         )
+        _sane(card)
         if card.document() != document:
             raise Malformed("card", expected="numbers in their own type", got="a document that reads differently")
         return card
@@ -192,6 +194,32 @@ class Card:
     def parse(cls, data: bytes) -> Self:
         """Read a card's canonical JSON. Raises: Malformed."""
         return cls.from_document(parse_document(data, "card"))
+
+
+def _sane(card: Card) -> None:
+    """Refuse what no measurement gives and what would slash for one submission. Raises: Malformed."""
+    limits, rules = card.thresholds, card.evidence
+    if not limits.gap_margin < limits.gap_bound:
+        raise Malformed("gap_bound", expected=f"above the margin, {limits.gap_margin:g}", got=limits.gap_bound)
+    alone = float(rules.log10(rules.count([(math.inf,) * len(PARTS)])))
+    if not alone < rules.slash_log10:
+        raise Malformed("slash_log10", expected=f"more than one submission reaches, {alone:.3g}", got=rules.slash_log10)
+    for step, (tight, wide) in enumerate(pairwise(map(_numbers, [*limits.ladder, limits]))):
+        if tight.keys() != wide.keys():
+            raise Malformed(f"levels[{step}].limits", expected=f"bands {sorted(wide)}", got=sorted(tight))
+        for name, low in tight.items():
+            if low > wide[name]:
+                raise Malformed(f"levels[{step}].limits.{name}", expected=f"at most {wide[name]:g}", got=low)
+
+
+def _numbers(limits: Thresholds) -> dict[str, float]:
+    """Return the limits that a ladder tightens, by name; bands by where they begin."""
+    found = {"pairing.deviation": limits.pairing.deviation}
+    for name, bands in (("drift", limits.drift), ("mean_drift", limits.mean_drift), ("sampling", limits.sampling)):
+        for band in bands:
+            (_, least), *numbers = asdict(band).items()
+            found |= {f"{name} from {least}, {field}": value for field, value in numbers}
+    return found
 
 
 def _thresholds(found: Mapping[str, object]) -> Thresholds:

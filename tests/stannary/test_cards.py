@@ -157,3 +157,37 @@ def test_temperature_outside_what_the_protocol_samples_at_is_refused(temperature
 def test_temperature_at_the_ends_of_the_range_is_taken(temperature_milli: int) -> None:
     document = json.loads(CARDS[0].read_bytes()) | {"temperature_milli": temperature_milli}
     assert Card.parse(canonical(document)).temperature_milli == temperature_milli
+
+
+def _bound_below_the_margin(document: dict[str, Any]) -> None:
+    document["thresholds"]["gap_bound"] = document["thresholds"]["gap_margin"]
+
+
+def _slash_for_one(document: dict[str, Any]) -> None:
+    document["evidence"] |= {"stop_log10": 0.05, "slash_log10": 0.1}
+
+
+def _ladder_upside_down(document: dict[str, Any]) -> None:
+    levels = document["evidence"]["levels"]
+    levels[0]["limits"], levels[-1]["limits"] = levels[-1]["limits"], levels[0]["limits"]
+
+
+def _ladder_of_other_bands(document: dict[str, Any]) -> None:
+    del document["evidence"]["levels"][0]["limits"]["sampling"][-1]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (_bound_below_the_margin, "gap_bound: expected above the margin"),
+        (_slash_for_one, "slash_log10: expected more than one submission reaches"),
+        (_ladder_upside_down, "limits.*: expected at most"),
+        (_ladder_of_other_bands, "levels.0..limits: expected bands"),
+    ],
+)
+def test_card_that_slashes_for_next_to_nothing_is_refused(spoil: Callable[[dict[str, Any]], None], why: str) -> None:
+    """A pool's owner writes its card, and whoever stakes under it takes it as it is."""
+    document = json.loads(CARDS[0].read_bytes())
+    spoil(document)
+    with pytest.raises(Malformed, match=why):
+        Card.parse(canonical(document))
