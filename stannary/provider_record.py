@@ -253,20 +253,20 @@ class Reader:
                 yield self._files[root]
 
 
-def suspects(sources: Sources, history: StepHistory, rules: EvidenceRules) -> set[Address]:
-    """Return the providers with a leaf in a step for which its panel published scores that reach a level.
-
-    Files that nobody serves are passed over. Raises: NetworkError, PeerError.
+def suspects(sources: Sources, history: StepHistory, rules: EvidenceRules) -> tuple[set[Address], str]:
+    """Return the providers with a leaf in a step for which its panel published scores that reach a level, and why not
+    all that was published could be read, empty if it could. Raises: NetworkError, PeerError.
     """
-    files = []
+    files, missing = [], ""
     for _, root in evidence_roots(history):
         try:
             files.append(evidence_file(sources, root))
-        except (Unavailable, PeerError):
-            continue
+        except (Unavailable, PeerError) as error:
+            missing = str(error)
     leaves = [*committed_leaves(sources, history), *(event.leaf for event in history.delivered.values())]
     owners = {leaf.struct_hash(): leaf.provider for leaf in leaves}
-    return {owners[leaf.leaf_hash] for leaf in scored_leaves(files, leaves) if rules.reached(leaf.scores)}
+    found = {owners[leaf.leaf_hash] for leaf in scored_leaves(files, leaves) if rules.reached(leaf.scores)}
+    return found, missing
 
 
 def committed_leaves(sources: Sources, history: StepHistory) -> Sequence[Submission]:

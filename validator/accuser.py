@@ -7,11 +7,13 @@ measure them: whoever publishes false numbers makes nobody accuse.
 from __future__ import annotations
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from stannary.accusation import Accusation
-from stannary.chain import Block, Case, StepHistory
+from stannary.chain import Block, Case
 from stannary.errors import OperatorError, PeerError, Reverted, Unavailable
 from stannary.provider_record import Reader, Record, Sources, step_histories, suspects
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling
@@ -21,6 +23,13 @@ from validator.inspection import Inspector, Work
 from validator.parts import Parts
 
 log = logging.getLogger(__name__)
+
+LOOK_BACK = 64
+"""Settled steps that a start looks through for suspects; the records of those hold all steps."""
+AGAIN_S = 30.0
+"""After so long what could not be read is asked for again."""
+TRIES = 10
+"""How often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,54 +68,74 @@ class Accuser:
         self._challenge_seconds = challenge_seconds
         self._clock = clock
         self._next: int | None = None
-        """The first settled step whose leaves were not looked through."""
+        """The first step that had not settled yet."""
         self._readers: dict[Address, Reader] = {}
         """Of the providers that a leaf speaks against; their records hold all the steps before."""
+        self._unread: set[int] = set()
+        """Settled steps whose leaves were not looked through, the newest first to be."""
+        self._read_at: dict[int, float] = {}
+        """When those that could not be read are tried again."""
+        self._tries: Counter[int] = Counter()
         self._suspects: set[Address] = set()
         """Those that are still to be looked at."""
         self._looked: dict[Address, int] = {}
         """Up to which step each of them was."""
+        self._look_at: dict[Address, float] = {}
+        """When what was missing is asked for again."""
         self._heard: dict[Address, _Heard] = {}
 
     def tick(self, at: Block) -> bool:
         """Do one slice of work; say whether there is more of it. Raises: NetworkError, ChainError."""
         settled = self._parts.ledger.unsettled(at).start
-        if self._next is None:  # what settled earlier is in the records all the same
-            self._next = max(0, settled - 1)
-        for history in step_histories(self._sources.events()) if self._next < settled else ():
-            if self._next <= history.step < settled:
-                self._suspects |= self._speaking_against(history)
-        self._next = settled
+        if self._next is None:
+            self._next = max(0, settled - LOOK_BACK)
+        if self._next < settled:
+            self._unread |= set(range(self._next, settled))
+            self._next = settled
+        now = self._clock()
+        due = sorted(step for step in self._unread if self._read_at.get(step, now) <= now)
+        if due:
+            self._read(due[-1])
         for provider in sorted(self._suspects - set(self._heard)):
-            if self._looked.get(provider) != settled - 1:
+            if self._looked.get(provider) != settled - 1 or self._look_at.get(provider, math.inf) <= now:
                 self._look(provider, settled - 1, at)
         for provider in sorted(self._heard):
             self._hear(provider, at)
-        return any(heard.work.is_sliced for heard in self._heard.values())
+        return len(due) > 1 or any(heard.work.is_sliced for heard in self._heard.values())
 
-    def _speaking_against(self, history: StepHistory) -> set[Address]:
-        """Return the providers that a step's leaves speak against; a step that cannot be read is passed over."""
-        if history.opened is None or history.is_cancelled:
-            return set()
+    def _read(self, step: int) -> None:
+        """Note the providers that a step's leaves speak against; what cannot be read is tried again, for a while."""
+        history = next((own for own in step_histories(self._sources.events()) if own.step == step), None)
+        missing = ""
         try:
-            card = self._sources.card(self._sources.card_hash(history.opened.offer))
-            return suspects(self._sources, history, card.evidence)
+            if history is not None and history.opened is not None and not history.is_cancelled:
+                card = self._sources.card(self._sources.card_hash(history.opened.offer))
+                found, missing = suspects(self._sources, history, card.evidence)
+                self._suspects |= found
         except (Unavailable, PeerError) as error:
-            log.warning("step %d: what its panel published cannot be read: %s", history.step, error)
-            return set()
+            missing = str(error)
+        if missing:
+            self._tries[step] += 1
+            if self._tries[step] < TRIES:
+                self._read_at[step] = self._clock() + AGAIN_S
+                return
+            log.warning("step %d: what its panel published cannot be read: %s", step, missing)
+        self._unread.discard(step)
 
     def _look(self, provider: Address, last: int, at: Block) -> None:
         reader = self._readers.setdefault(provider, Reader(self._sources, provider, self._quorum))
+        self._looked[provider] = last
+        self._look_at.pop(provider, None)
         try:
             record = reader.read(last)
+            accusation = None if record is None else record.accusation(self._parts.rules.pool)
         except PeerError as error:
             log.warning("the record of %s cannot be read: %s", provider, error)
             return
         if record is None:
             return
-        if not record.missing:  # else what is missing is asked for again
-            self._looked[provider] = last
-        accusation = record.accusation(self._parts.rules.pool)
+        if record.missing:
+            self._look_at[provider] = self._clock() + AGAIN_S
         found = record.standing.log10 if accusation is None else record.as_juror(accusation)
         said = f"what panels published of {provider} up to step {last} is evidence of 10^{found:.2f}"
         if accusation is None or found < record.rules.slash_log10:
