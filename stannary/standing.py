@@ -15,7 +15,7 @@ from typing import Self
 from stannary.e_process import PARTS, Counts, EvidenceRules, Scores
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.structs import Submission
-from stannary.types import Address, Hash, Outcome
+from stannary.types import Hash, Outcome
 
 SCORES = tuple(f"score of the {part}" for part in PARTS)
 """The measures of an evidence file that evidence is made of: by part of the checks, the largest share of its limit that
@@ -52,29 +52,12 @@ class Standing:
         return cls(counts, float(rules.log10(counts)), found)
 
 
-def standing(
-    rules: EvidenceRules,
-    files: Mapping[int, Sequence[EvidenceFile]],
-    leaves: Iterable[Submission],
-    provider: Address,
-) -> Standing:
-    """Return how a provider stands after these leaves; those of others are passed over.
-
-    `files` holds, by step, the evidence of the members that revealed, one file each, checked against the roots on
-    chain, and `leaves` are those under the roots of these steps and those delivered in slots taken on chain, without
-    those that were shown to be planted faults.
-    """
-    own: dict[int, list[Submission]] = {}
-    for leaf in leaves:
-        if leaf.provider == provider:
-            own.setdefault(leaf.step, []).append(leaf)
-    return Standing.of(
-        rules, (scored for step, found in own.items() for scored in scored_leaves(files.get(step, ()), found))
-    )
-
-
 def scored_leaves(files: Sequence[EvidenceFile], leaves: Iterable[Submission]) -> list[ScoredLeaf]:
-    """Return the leaves of one step for which its panel published scores, in their order; as `standing`."""
+    """Return the leaves of one step for which its panel published scores, in their order.
+
+    `files` holds the evidence of the members that revealed, one file each, checked against the roots on chain; `leaves`
+    are those under the step's root and those delivered in slots taken on chain.
+    """
     # The first entry on a leaf counts, so that nobody speaks twice.
     members = [{entry.leaf_hash: entry for entry in reversed(file.leaves)} for file in files]
     found = []

@@ -119,7 +119,8 @@ def _differences(
     indices_CK, _, proved_CK = toploc.proved_points(own.to(torch.bfloat16), proofs)
     tokens_CK = indices_CK // own.shape[1] + np.arange(len(indices_CK))[:, None] * toploc.CHUNK_TOKENS
     columns_CK = indices_CK % own.shape[1]
-    r, a, b = (_floats(states)[tokens_CK, columns_CK] for states in (own, claimed, other))
+    places = torch.from_numpy(tokens_CK), torch.from_numpy(columns_CK)
+    r, a, b = (_floats(states[places]) for states in (own, claimed, other))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # chance makes any bits, NaN too
         p = (proved_CK << 16).view(np.float32).astype(np.float64)  # bf16 is the upper half of a float32
         error, difference = (np.clip(moved / a, -WIDEST, WIDEST) for moved in (p - r, b - a))

@@ -10,7 +10,7 @@ import pytest
 
 from stannary.cards import evidence_rules
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
-from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves, standing
+from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome, Reason, parse_address
 
@@ -93,23 +93,25 @@ def test_standing_counts_the_own_leaves_of_all_steps_by_bracket() -> None:
         step: [file_of(*(entry(one, scores[step, one.slot]) for one in [*own, *others] if one.step == step))] * 3
         for step in (1, 2)
     }
-    found = standing(RULES, files, [*own, *others], ADA)
+    found = Standing.of(
+        RULES,
+        [scored for step in (1, 2) for scored in scored_leaves(files[step], [one for one in own if one.step == step])],
+    )
     assert found.counts == ((1, 0, 1, 1), (3, 0, 0, 0), (3, 0, 0, 0))
     assert [(one.step, one.slot, one.scores[0]) for one in found.leaves] == [(1, 0, 0.1), (1, 2, 0.6), (2, 1, 2.0)]
     assert found.leaves[0].leaf_hash == leaf(1, 0).struct_hash()
     assert found.log10 == pytest.approx(float(RULES.log10(found.counts)))
     assert found.log10 > 1
-    assert standing(RULES, files, [*own, *others], BOB).counts[0] == (0, 0, 0, 2)
-
-
-def test_evidence_of_one_step_says_nothing_about_another() -> None:
-    own = leaf(1, 0)
-    assert standing(RULES, {2: [file_of(entry(own, 5.0))]}, [own], ADA).leaves == ()
 
 
 def test_provider_without_a_score_has_no_evidence() -> None:
-    found = standing(RULES, {}, [leaf(1, 0)], ADA)
+    found = Standing.of(RULES, scored_leaves([], [leaf(1, 0)]))
     assert (found.counts, found.log10, found.leaves) == (((0, 0, 0, 0),) * 3, 0.0, ())
+
+
+def test_score_that_no_validator_can_have_found_counts_as_none() -> None:
+    own = leaf(1, 0)
+    assert scored_leaves([file_of(entry(own, -1.0))] * 3, [own]) == []
 
 
 def test_order_of_the_leaves_does_not_matter() -> None:
