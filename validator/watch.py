@@ -22,7 +22,7 @@ from validator.accuser import Accuser
 from validator.budget import Budget
 from validator.inspection import Inspector, Work
 from validator.judgement import Judgement
-from validator.panel import served_leaves
+from validator.panel import delivered_leaves, served_leaves
 from validator.parts import Parts
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Watcher:
 
     def _look(self, step: int, left_s: int, at: Block) -> bool:
         history = self._parts.ledger.history(step, at)
-        watched = self._watched.get(step) or self._begin(step, left_s)
+        watched = self._watched.get(step) or self._begin(step, history, left_s)
         state = self._parts.ledger.step(step, at)
         rules, facts = self._inspector.rules(state, at), self._inspector.facts(step, state, history.taken_beacons)
         self._inspector.inspect(watched.work, rules, facts, at, is_jury=True)
@@ -149,12 +149,12 @@ class Watcher:
             )  # fmt: skip
         return watched.work.is_sliced
 
-    def _begin(self, step: int, left_s: int) -> _Watched:
-        leaves = served_leaves(self._parts, step)
+    def _begin(self, step: int, history: StepHistory, left_s: int) -> _Watched:
+        leaves = [*served_leaves(self._parts, step), *delivered_leaves(history)]
         slots = sample([leaf.submission.slot for leaf in leaves], self._share, self._draw)
         chosen = tuple(leaf for leaf in leaves if leaf.submission.slot in slots)
         now = self._clock()
-        work = Work(("watch", step, 0), until=now + left_s, paused_s=0, started=now, leaves=chosen)
+        work = Work(("watch", step, 0), now + left_s, 0, now, chosen, history.taken_beacons)
         self._watched[step] = _Watched(slots, work)
         log.info("step %d: judges %d of %d leaves again", step, len(slots), len(leaves))
         return self._watched[step]

@@ -13,13 +13,14 @@ import pytest
 
 from stannary.chain import Block, StepHistory, events
 from stannary.errors import Reverted
-from stannary.types import ZERO_HASH, CaseKind, Outcome, Phase
+from stannary.types import ZERO_HASH, CaseKind, Hash, Outcome, Phase
 from stannary.verdict import pack_outcomes
 from tests.validator.conftest import FACTS, RULES, Bench, Made, bench, bf16, card, environment, fp32, judge, toy
 from tests.validator.scripted import OTHERS, PLACE, VALIDATOR_PROVIDER, ScriptedLedger
-from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world
+from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, World, made, make_world, taken
 from validator.budget import Budget
 from validator.inspection import Inspector
+from validator.prefill import Prefill
 from validator.watch import Stakes, Watcher, sample
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
@@ -35,23 +36,26 @@ class VotedLedger(ScriptedLedger):
     outcomes: Sequence[Outcome] = ()
 
     def history(self, step: int, at: Block) -> StepHistory:
-        found: list[events.Event] = [
-            events.StepOpened(PLACE, RULES.pool, step, FACTS.policy_step, FACTS.slots, 0, 7),
-            events.AuditBeaconSealed(PLACE, RULES.pool, step, ZERO_HASH, PANEL, VALIDATOR_PROVIDER),
-        ]
         packed = pack_outcomes(self.outcomes)
-        found += [
-            events.VoteRevealed(PLACE, RULES.pool, step, member, packed, ZERO_HASH, ZERO_HASH) for member in PANEL
-        ]
-        return StepHistory.of(found, RULES.pool, step)
+        return replace(
+            ScriptedLedger.history(self, step, at),
+            opened=events.StepOpened(PLACE, RULES.pool, step, FACTS.policy_step, FACTS.slots, 0, 7),
+            drawn=events.AuditBeaconSealed(PLACE, RULES.pool, step, FACTS.audit_beacon, PANEL, VALIDATOR_PROVIDER),
+            votes={
+                member: events.VoteRevealed(PLACE, RULES.pool, step, member, packed, ZERO_HASH, ZERO_HASH)
+                for member in PANEL
+            },
+        )
 
 
 def watcher(
     world: World, outcomes: dict[int, Outcome], *, cap: int = 10, bond: int = 1
 ) -> tuple[Watcher, list[object]]:
     """A watcher of all leaves of a step whose panel accepted all but what is named, and the cases that it opens."""
-    by_slot = [outcomes.get(slot, Outcome.ACCEPT) for slot in range(FACTS.slots)]
-    ledger = VotedLedger(world.ledger.made, now=world.ledger.box.times.reveal_until + 1, outcomes=by_slot)
+    taken_slots = world.ledger.delivered
+    by_slot = [outcomes.get(slot, Outcome.ACCEPT) for slot in range(FACTS.slots + len(taken_slots))]
+    now = world.ledger.box.times.reveal_until + 1
+    ledger = VotedLedger(world.ledger.made, now=now, outcomes=by_slot, delivered=taken_slots)
     world.parts = replace(world.parts, ledger=ledger)
     opened: list[object] = []
 
@@ -91,6 +95,17 @@ def test_leaf_that_was_wrongly_refused_is_appealed(world: World) -> None:
     watching, opened = watcher(world, refused)
     finish(watching)
     assert opened == [(FACTS.step, SLOT, CaseKind.APPEAL)]
+
+
+def test_slot_taken_on_chain_is_watched_as_well(world: World, bench: Bench, bf16: Prefill) -> None:
+    slot, beacon, where = FACTS.slots, Hash(b"\x0c" * 32), "http://worker.example/file"
+    own = taken(bench, bf16, slot, beacon)
+    world.ledger.delivered = {slot: (own, beacon, where)}
+    world.elsewhere[where] = own.data
+    world.coordinator.away.add(own.leaf.submission.content_hash)
+    watching, opened = watcher(world, {PROMPT_SLOT: Outcome.FAULT, EDITED_SLOT: Outcome.FAULT, slot: Outcome.FAULT})
+    finish(watching)
+    assert opened == [(FACTS.step, slot, CaseKind.APPEAL)]
 
 
 def test_nothing_is_disputed_beyond_the_cap(world: World, caplog: pytest.LogCaptureFixture) -> None:
