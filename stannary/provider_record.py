@@ -14,7 +14,7 @@ from typing import Protocol
 from stannary.accusation import Accusation, counted_slots, evidence_log10, slots_of
 from stannary.cards import Card
 from stannary.chain import Chain, Event, StepHistory
-from stannary.chain.events import PlantRevealed, StepOpened, read_events
+from stannary.chain.events import PlantRevealed, StepOpened, VoteRevealed, read_events
 from stannary.chain.names import PLANTED_FAULTS, SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.client import CoordinatorClient
 from stannary.disputes import panel_outcome
@@ -25,6 +25,7 @@ from stannary.slots import submission_root
 from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves, scores_of
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
+from stannary.verdict import unpack_outcomes
 
 REREAD_BLOCKS = 64
 """Newest blocks that are read again at each look, as a chain may still replace them."""
@@ -238,19 +239,20 @@ class Reader:
     def _evidence(self, history: StepHistory, own: Sequence[Submission], missing: list[str]) -> Iterator[EvidenceFile]:
         """Yield what the panel's members published of these leaves; note what is not to be had."""
         wanted = {leaf.struct_hash() for leaf in own}
-        for member, root in evidence_roots(history):
+        for vote in votes_with_evidence(history):
+            root = vote.evidence_root
             if root not in self._files and self._tries[root] < TRIES:
                 if history.finalized is not None:
                     self._tries[root] += 1
                 try:
                     file = evidence_file(self._sources, root)
                 except (Unavailable, PeerError) as error:
-                    missing.append(f"the evidence of {member} on step {history.step}: {error}")
+                    missing.append(f"the evidence of {vote.provider} on step {history.step}: {error}")
                     continue
                 kept = tuple(entry for entry in file.leaves if entry.leaf_hash in wanted)
                 self._files[root] = replace(file, leaves=kept)
             if root in self._files:
-                yield self._files[root]
+                yield as_voted(self._files[root], vote, history, own)
 
 
 def suspects(sources: Sources, history: StepHistory, rules: EvidenceRules) -> tuple[set[Address], str]:
@@ -258,12 +260,12 @@ def suspects(sources: Sources, history: StepHistory, rules: EvidenceRules) -> tu
     all that was published could be read, empty if it could. Raises: NetworkError, PeerError.
     """
     files, missing = [], ""
-    for _, root in evidence_roots(history):
+    leaves = [*committed_leaves(sources, history), *(event.leaf for event in history.delivered.values())]
+    for vote in votes_with_evidence(history):
         try:
-            files.append(evidence_file(sources, root))
+            files.append(as_voted(evidence_file(sources, vote.evidence_root), vote, history, leaves))
         except (Unavailable, PeerError) as error:
             missing = str(error)
-    leaves = [*committed_leaves(sources, history), *(event.leaf for event in history.delivered.values())]
     owners = {leaf.struct_hash(): leaf.provider for leaf in leaves}
     found = {owners[leaf.leaf_hash] for leaf in scored_leaves(files, leaves) if rules.reached(leaf.scores)}
     return found, missing
@@ -280,11 +282,23 @@ def committed_leaves(sources: Sources, history: StepHistory) -> Sequence[Submiss
     return served
 
 
-def evidence_roots(history: StepHistory) -> list[tuple[Address, Hash]]:
-    """Return the members of a panel that published evidence, with the root that each voted for, seat by seat."""
-    votes = [(member, history.votes[member]) for member in history.panel if member in history.votes]
+def votes_with_evidence(history: StepHistory) -> list[VoteRevealed]:
+    """Return the votes of a panel's members that published evidence, seat by seat."""
+    votes = [history.votes[member] for member in history.panel if member in history.votes]
     # A vote without a root is an abstention on the whole step.
-    return [(member, vote.evidence_root) for member, vote in votes if vote.evidence_root != ZERO_HASH]
+    return [vote for vote in votes if vote.evidence_root != ZERO_HASH]
+
+
+def as_voted(
+    file: EvidenceFile, vote: VoteRevealed, history: StepHistory, leaves: Sequence[Submission]
+) -> EvidenceFile:
+    """Return what a member published of these leaves, without what its vote on chain contradicts: a number that it was
+    not ready to vote by costs it nothing.
+    """
+    slots = {leaf.struct_hash(): leaf.slot for leaf in leaves}
+    voted = unpack_outcomes(vote.outcomes, history.positions)
+    kept = [own for own in file.leaves if own.leaf_hash in slots and voted[slots[own.leaf_hash]] is own.outcome]
+    return replace(file, leaves=tuple(kept))
 
 
 def evidence_file(sources: Sources, root: Hash) -> EvidenceFile:

@@ -14,6 +14,7 @@ from stannary.provider_record import TRIES, PublicSources
 from stannary.standing import ScoredLeaf, Standing
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Hash, Outcome, Reason, Role
+from stannary.verdict import pack_outcomes
 from tests.chains import Devnet
 from tests.published import BEACON, BEYOND, CARD, LEVELS, OTHER_CARD, PANEL, SLOTS, World, entry, leaf_at, places
 from tests.worker.scripted import RULES
@@ -112,6 +113,19 @@ def test_leaf_that_was_a_planted_fault_is_told_and_is_no_evidence() -> None:
     record = world.record()
     assert places(record) == [(0, 1), (0, 2)]
     assert [leaf.slot for leaf in record.standing.leaves] == [2]
+
+
+def test_what_a_member_publishes_against_its_own_vote_is_not_believed() -> None:
+    """It votes for a leaf, so that nobody can appeal, and publishes numbers that would stop its worker."""
+    world = World()
+    world.add(0, {1: [BEYOND, BEYOND, 0.2], 2: [0.1] * 3})
+    accepted = pack_outcomes([Outcome.ABSTAIN, Outcome.ACCEPT, Outcome.ACCEPT, Outcome.ABSTAIN])
+    world.found = [
+        replace(event, outcomes=accepted) if isinstance(event, events.VoteRevealed) else event for event in world.found
+    ]
+    record = world.record()
+    assert [leaf.scores[0] for leaf in record.standing.leaves] == [0.2, 0.1]
+    assert [leaf.outcome for leaf in record.leaves] == [Outcome.ACCEPT] * 2
 
 
 def test_votes_that_are_still_to_come_leave_a_leaf_undecided() -> None:

@@ -107,11 +107,12 @@ class Published:
     def _step(self, step: int) -> list[Event]:
         leaves, pool = self.run.ledger.leaves(step), RULES.pool
         table = PayTable.of(leaves, FACTS.slots, RULES.max_units)
-        outcomes = pack_outcomes(outcomes_by_slot({}, FACTS.slots))
+        said = [published(leaf, self.scores.get(leaf.slot, 0.1)) for leaf in leaves]
+        by_slot = {leaf.slot: own.outcome for leaf, own in zip(leaves, said, strict=True)}
+        outcomes = pack_outcomes(outcomes_by_slot(by_slot, FACTS.slots))
         votes = []
         for seat, member in enumerate(PANEL if leaves else ()):
-            entries = tuple(published(leaf, self.scores.get(leaf.slot, 0.1)) for leaf in leaves)
-            file = EvidenceFile(pool, step, step, member, CARD_HASH, f"compute {seat}", entries)
+            file = EvidenceFile(pool, step, step, member, CARD_HASH, f"compute {seat}", tuple(said))
             self.files[file.root()] = file.to_bytes()
             votes.append(events.VoteRevealed(PLACE, pool, step, member, outcomes, ZERO_HASH, file.root()))
         return [
