@@ -361,13 +361,15 @@ def read_attacks(data: bytes) -> tuple[Attack, ...]:
 
     {"attacks": {NAME: {"n": submissions, "detected": of them, "rate_lower_95": of the rate, "faulted": of the detected,
      "cost_share"?: number, "submissions_to_slash"?: {SHARE: number or null}}}}
-    The fault share is the lower end of its own exact one-sided 95 % interval, as the rate is. Raises: Malformed.
+    A card has the same below "measured". The fault share is the lower end of its own exact one-sided 95 % interval, as
+    the rate is. Raises: Malformed.
     """
     try:
         document = json.loads(data)
     except ValueError as error:
         raise Malformed("attacks", expected="JSON", got=data[:40]) from error
-    rows = document.get("attacks") if isinstance(document, dict) else None
+    found = document.get("measured", document) if isinstance(document, dict) else None
+    rows = found.get("attacks") if isinstance(found, dict) else None
     if not isinstance(rows, dict) or not rows:
         raise Malformed("attacks", expected="an object of attacks by name", got=rows)
     return tuple(_read_attack(name, row) for name, row in rows.items())

@@ -73,7 +73,7 @@ def economics(
         list[float] | None, typer.Option(help="Submissions that are cheated, in percent; repeatable.")
     ] = None,
     attacks: Annotated[
-        Path | None, typer.Option(help="JSON with measured attacks, such as benchmarks/results/attacks.json.")
+        Path | None, typer.Option(help="JSON with measured attacks: a card, or what `make attacks` wrote.")
     ] = None,
     attack: Annotated[
         list[str] | None,

@@ -679,3 +679,15 @@ def test_senseless_options_are_refused_by_name(words: list[str], message: str) -
     result = run(*words)
     assert isinstance(result.exception, SettingsError)
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "validator" / "cards").glob("*.json")), ids=lambda path: path.stem
+)
+def test_attacks_of_a_card_are_read(path: Path) -> None:
+    """Of a shipped card every attack has a detection, and a cost by its name or its own."""
+    found = {attack.name: attack for attack in read_attacks(path.read_bytes())}
+    measured = json.loads(path.read_bytes())["measured"]["attacks"]
+    assert {name: attack.detection for name, attack in found.items()} == {
+        name: pytest.approx(row["rate_lower_95"]) for name, row in measured.items()
+    }
