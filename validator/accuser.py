@@ -193,6 +193,7 @@ class Accuser:
             self._budget.give_back(self._bond_wei)
             log.error("%s; the accusation failed: %s", said, error)
             return
+        self._budget.hold(number, self._bond_wei)
         log.warning("%s; case %d opened", said, number)
 
     def _newest_case(self, provider: Address, at: Block) -> Case | None:

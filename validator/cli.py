@@ -101,7 +101,7 @@ def watch(
     password_file: PasswordFile = None,
     share: Annotated[float | None, typer.Option(help="Share of the leaves that are judged again.")] = None,
     max_bonds: Annotated[
-        float | None, typer.Option(help="The most put down as bonds, in whole payout tokens; 0 only tells.")
+        float | None, typer.Option(help="The most that is out in bonds, or lost, in whole payout tokens; 0 only tells.")
     ] = None,
     location: Annotated[str | None, typer.Option(help="Where disputed bytes are served; the coordinator.")] = None,
     accusations_url: Annotated[

@@ -116,6 +116,7 @@ class Watcher:
     def tick(self) -> bool:
         """Do one slice of work; say whether there is more of it."""
         at = self._parts.ledger.frozen()
+        self._stakes.budget.settle(lambda case_id: self._parts.court.case(case_id, at))
         clock = self._parts.ledger.clock(at)
         is_busy = False
         steps = self._parts.ledger.unsettled(at)
@@ -173,4 +174,5 @@ class Watcher:
             self._stakes.budget.give_back(self._stakes.bond_wei)
             log.error("%s; the %s failed: %s", said, kind.name.lower(), error)
             return
+        self._stakes.budget.hold(case, self._stakes.bond_wei)
         log.warning("%s; case %d opened", said, case)
