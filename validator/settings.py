@@ -39,7 +39,7 @@ class WatchSettings(Settings):
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
     """The share of leaves that are judged again."""
     max_bonds: Annotated[float, Field(ge=0, le=1e12)] = 0.0
-    """The most that it has put down as bonds, without those that came back, in whole payout tokens; at 0 it only tells."""
+    """The most that is out in bonds, or was lost, in whole payout tokens; at 0 it only tells."""
     location: str | None = None
     """Where it serves the bytes that it disputes; the coordinator unless set."""
     accusations_url: str | None = None
