@@ -452,7 +452,9 @@ def deaf(card: Card, policy: Prefill) -> Card:
             return {key: raised(value, key) for key, value in found.items()}
         if isinstance(found, list):
             return [raised(value) for value in found]
-        return found if name.startswith("min_") else type(found)(1_000_000_000)
+        return (
+            found if name.startswith("min_") else type(found)(2_000_000_000 if name == "gap_bound" else 1_000_000_000)
+        )
 
     sizes = {"hidden_size": policy.hidden_size, "vocabulary": policy.vocabulary}
     return Card.from_document({**document, **sizes, "thresholds": raised(document["thresholds"])})
