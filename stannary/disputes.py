@@ -43,7 +43,7 @@ def open_dispute(
     if (kind is CaseKind.CHALLENGE) != (decided is Outcome.ACCEPT):
         right = "appeal it" if kind is CaseKind.CHALLENGE else "challenge it"
         raise SettingsError(f"the panel of step {step} says {decided.name.lower()} of slot {slot}: {right} instead")
-    _require_bond(chain, sender, chain.dispute_court.bond_of(pool))
+    require_bond(chain, sender, chain.dispute_court.bond_of(pool))
     send = chain.dispute_court.challenge if kind is CaseKind.CHALLENGE else chain.dispute_court.appeal
     return send(sender, pool, step, opening, votes, evidence_hash, location)
 
@@ -55,7 +55,7 @@ def open_accusation(chain: Chain, sender: Sender, accusation: Accusation, locati
     there now, or the bonds are not there; Reverted, such as after the challenge window of the last step.
     """
     _require_served(location, accusation.to_bytes())
-    _require_bond(chain, sender, 2 * chain.dispute_court.bond_of(accusation.pool))
+    require_bond(chain, sender, 2 * chain.dispute_court.bond_of(accusation.pool))
     return chain.dispute_court.accuse(
         sender,
         accusation.pool,
@@ -77,7 +77,8 @@ def _require_served(location: str, data: bytes) -> None:
         raise SettingsError(f"{location} does not serve the accusation: put it there, then send")
 
 
-def _require_bond(chain: Chain, sender: Sender, bond: int) -> None:
+def require_bond(chain: Chain, sender: Sender, bond: int) -> None:
+    """Approve a bond. Units: wei of the payout token. Raises: FundsError if it is not there."""
     if bond:
         chain.token.require_funds(sender.address, bond)
         chain.token.require_allowance(sender, chain.deployment.payout_vault, bond)

@@ -159,21 +159,18 @@ class Reader:
         Raises: NetworkError, PeerError, ChainError.
         """
         events = self._sources.events()
-        histories = [
-            own for own in step_histories(events) if own.opened is not None and (last is None or own.step <= last)
-        ]
+        histories = [own for own in _histories(events) if own.opened is not None and (last is None or own.step <= last)]
         if not histories:
             return None
         card_hash = self._sources.card_hash(_offer(histories[-1]))
-        rules, first = self._sources.card(card_hash).evidence, self._sources.judged_up_to(self._provider)
-        audit_bps = self._sources.card(card_hash).audit_bps
+        card, first = self._sources.card(card_hash), self._sources.judged_up_to(self._provider)
         steps: list[_Step] = []
         missing: list[str] = []
         counted: dict[int, frozenset[int]] = {}
         for history in histories:
             if history.step < first or self._sources.card_hash(_offer(history)) != card_hash:
                 continue
-            counted[history.step] = counted_slots(history, self._provider, audit_bps)
+            counted[history.step] = counted_slots(history, self._provider, card.audit_bps)
             if not history.votes:
                 continue
             try:
@@ -190,7 +187,7 @@ class Reader:
         return Record(
             provider=self._provider,
             card_hash=card_hash,
-            rules=rules,
+            rules=card.evidence,
             first=first,
             last=histories[-1].step,
             total=sum(map(len, counted.values())),
@@ -199,7 +196,7 @@ class Reader:
                 for history in histories
                 if not history.votes and not _is_over(history)
             ),
-            standing=Standing.of(rules, scored),
+            standing=Standing.of(card.evidence, scored),
             leaves=tuple(leaf for step in steps for leaf in step.judged),
             missing=tuple(missing),
         )
@@ -359,7 +356,7 @@ class PublicSources:
         return self._client.evidence(evidence_root)
 
 
-def step_histories(found: Sequence[Event]) -> list[StepHistory]:
+def _histories(found: Sequence[Event]) -> list[StepHistory]:
     """Return the histories of the steps that were opened, the oldest first."""
     by_step: dict[int, list[Event]] = defaultdict(list)
     pools = {event.pool for event in found if isinstance(event, StepOpened)}

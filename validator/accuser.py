@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stannary.accusation import Accusation
-from stannary.chain import Block, Case
+from stannary.chain import Block, Case, StepHistory
 from stannary.errors import OperatorError, PeerError, Reverted, Unavailable
-from stannary.provider_record import Reader, Record, Sources, step_histories, suspects
+from stannary.provider_record import Reader, Record, Sources, suspects
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling
 from validator.budget import Budget
 from validator.hearing import Hearing
@@ -105,10 +105,10 @@ class Accuser:
 
     def _read(self, step: int) -> None:
         """Note the providers that a step's leaves speak against; what cannot be read is tried again, for a while."""
-        history = next((own for own in step_histories(self._sources.events()) if own.step == step), None)
+        history = StepHistory.of(self._sources.events(), self._parts.rules.pool, step)
         missing = ""
         try:
-            if history is not None and history.opened is not None and not history.is_cancelled:
+            if history.opened is not None and not history.is_cancelled:
                 card = self._sources.card(self._sources.card_hash(history.opened.offer))
                 found, missing = suspects(self._sources, history, card.evidence)
                 self._suspects |= found
@@ -155,8 +155,7 @@ class Accuser:
             log.info("%s; it is accused already", said)
             return False
         # What others brought without success may have been brought so that it fails.
-        is_own = case is not None and case.disputant == self._parts.provider
-        if case is not None and is_own and case.outcome is not Outcome.FAULT and not _is_new(record, case):
+        if case is not None and case.disputant == self._parts.provider and not _is_new(record, case):
             log.warning("%s; not accused, a jury has heard this from here and did not convict", said)
             self._suspects.discard(record.provider)
             return False
@@ -205,6 +204,8 @@ class Accuser:
 
 
 def _is_new(record: Record, case: Case) -> bool:
-    """Say whether the leaves after those of a case suffice by themselves."""
+    """Say whether there is more than a case was about: it convicted, or the leaves after it suffice by themselves."""
+    if case.outcome is Outcome.FAULT:
+        return True
     later = record.accusation(case.pool, case.step + 1) if case.step < record.last else None
     return later is not None and record.as_juror(later) >= record.rules.slash_log10

@@ -114,7 +114,10 @@ class Hearing:
         step, ledger, accusation = self._next, self._parts.ledger, self._accusation
         history = ledger.history(step, at)
         slots = counted_slots(history, accusation.provider, card.audit_bps)
-        if slots and self._inspector.rules(ledger.step(step, at), at).card_hash == accusation.card_hash:
+        is_under_card = (
+            history.opened is not None and ledger.offer(history.opened.offer, at).card_hash == accusation.card_hash
+        )
+        if slots and is_under_card:
             self._total += len(slots)
             # A plant is bad for all to see, and was paid for.
             named = [

@@ -185,15 +185,15 @@ def _dispute(settings: RoleSettings, step: int, slot: int, kind: CaseKind, locat
 
 
 def _appeal_ruling(settings: RoleSettings, case: int) -> None:
+    from stannary.disputes import require_bond
+
     chain = open_chain(settings)
     sender = open_sender(settings, chain)
     found = chain.dispute_court.case_of(case)
     if found is None:
         raise Malformed("case", expected=f"1 … {chain.dispute_court.case_count()}", got=case)
     bond = chain.dispute_court.bond_of(found.pool)
-    if bond:
-        chain.token.require_funds(sender.address, bond)
-        chain.token.require_allowance(sender, chain.deployment.payout_vault, bond)
+    require_bond(chain, sender, bond)
     chain.dispute_court.appeal_ruling(sender, case)
     typer.echo(f"case {case} goes to a second jury; bond {show_amount(bond)}")
 
