@@ -1,9 +1,11 @@
 """Runs the attack zoo: real adversaries against the real checks of a validator, and honest workers beside them.
 
 python -m benchmarks.bench_attacks --policy toy [--honest 60] [--deterministic 20] [--statistical 100] [--others 36]
-    [--steered 25] [--only NAME …] [--curves] [--work runs/attacks] [--card validator/cards/toy.json] [--list]
+    [--steered 25] [--only NAME …] [--minutes 85] [--curves] [--work runs/attacks] [--card validator/cards/toy.json]
+    [--list]
 
-Recordings, completions and judgements are kept in the work folder, so an interrupted run goes on where it stopped.
+Recordings, completions and judgements are kept in the work folder, so an interrupted run goes on where it stopped, and
+one that was given too few minutes for all attacks names those that it did not reach: the next run begins with them.
 Writes benchmarks/results/attacks.json; a target that was missed stays there as missed.
 """
 
@@ -16,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
@@ -38,11 +41,13 @@ from benchmarks.zoo.tally import Row
 from stannary.cards import Card
 from stannary.confined import ConfinedReader
 from stannary.corpus import recording_seeds
-from validator.recordings import MACHINES
+from validator.recordings import MACHINES, Machine
 
 IDENTITIES = "identities ground for better seeds"
 LEAST_MATERIAL = 16
 """Groups that forgers choose among: some attacks need such as ended early, or went on to the cap."""
+HONEST_PARTS: Mapping[str, int] = {"vllm-many": 14, "sdpa": 5, "vllm-one": 2, "eager": 2, "fp32": 2}
+"""How honest submissions are shared out to machines: most to those that workers use most."""
 STEERED_COST = 1.0
 """The search for forks is taken to cost nothing: whoever steers does not do it to save."""
 ABOUT = (
@@ -69,6 +74,11 @@ class Zoo:
     def _workshop(self, kind: Kind) -> Workshop:
         args = self._args
         return Workshop(kind, args.policies / kind.name, args.work, args.cards, args.machine or kind.machine, self.say)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time given is up: what was begun is finished, and nothing more is begun."""
+        return self._args.minutes is not None and time.monotonic() - self._begun >= 60 * self._args.minutes
 
     def say(self, line: str) -> None:
         """Tell what goes on, and since when."""
@@ -97,15 +107,27 @@ class Zoo:
 
     def honest(self, count: int) -> tuple[Row, list[Row]]:
         """Judge honest submissions by every machine, half on the base policy and half on a trained step."""
-        claims = (Claim(self.workshop.base), self.claim)
-        groups = -(-count // (len(claims) * len(MACHINES)))
+        claims, parts = (Claim(self.workshop.base), self.claim), sum(HONEST_PARTS.values())
+        wanted = [
+            (
+                machine,
+                claim,
+                -(-count * HONEST_PARTS[machine.name] // (len(claims) * parts)),
+                HONEST_SEED + 1000 * number + place,
+            )
+            for number, claim in enumerate(claims)
+            for place, machine in enumerate(MACHINES)
+        ]
+
+        def recorded(machine: Machine, claim: Claim, groups: int, seed: int) -> Recording:
+            return self.workshop.recorded(claim.folder, groups, seed, machine=machine)
+
+        with ThreadPoolExecutor(max_workers=2) as side_by_side:
+            list(side_by_side.map(lambda each: recorded(*each), [each for each in wanted if each[0].threads == 1]))
         rows: dict[str, list[Row]] = {}
-        for number, claim in enumerate(claims):
-            for place, machine in enumerate(MACHINES):
-                recording = self.workshop.recorded(
-                    claim.folder, groups, HONEST_SEED + 1000 * number + place, machine=machine
-                )
-                rows.setdefault(machine.name, []).extend(self.judged(f"honest {machine.name}", claim, recording))
+        for each in wanted:
+            machine, claim, *_ = each
+            rows.setdefault(machine.name, []).extend(self.judged(f"honest {machine.name}", claim, recorded(*each)))
         return tally.honest(rows, self.card), [entry for part in rows.values() for entry in part]
 
     def judged(
@@ -141,9 +163,8 @@ class Zoo:
 
     def material(self, count: int) -> Material:
         """Return what forgers edit."""
-        machine = BY_NAME["sdpa"]
-        own = self.workshop.recorded(self.claim.folder, max(LEAST_MATERIAL, 3 * count), FORGED_SEED, machine=machine)
-        foreign = self.workshop.recorded(self.claim.folder, 8, FOREIGN_SEED, machine=machine)
+        own = self.workshop.recorded(self.claim.folder, max(LEAST_MATERIAL, 3 * count), FORGED_SEED)
+        foreign = self.workshop.recorded(self.claim.folder, 8, FOREIGN_SEED)
         return Material(self.workshop, self.pool, own, foreign, self.claim)
 
     def forged(self, attack: Forged, material: Material, count: int) -> Row:
@@ -160,6 +181,10 @@ class Zoo:
         key = (attack.name, material.recording.digest, material.foreign.digest, identity(self.claim), count)
         rows = self.workshop.kept(judge, "forged", *key, self.card.hash().hex())
         return tally.forged(rows, attack.expected, attack.cost_share)
+
+    def new_identities(self, material: Material, count: int) -> Row:
+        """Ask for the same slots under another key."""
+        return tally.certain(identities_share_seeds(material, count), count, "the seeds are the same")
 
     def statistical(self, attack: Generated, count: int, honest: Sequence[Row]) -> Row:
         """Make an attack by generation so many times."""
@@ -241,6 +266,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="+", metavar="NAME", help="Attacks whose names hold one of these; nothing is written."
     )
+    parser.add_argument("--minutes", type=float, help="Begin no attack after so many; those not reached are named.")
     parser.add_argument("--curves", action="store_true", help="Detection by audited tokens besides.")
     parser.add_argument("--list", action="store_true", help="Name the attacks and do nothing.")
     args = parser.parse_args()
@@ -265,7 +291,9 @@ def main() -> int:
     command = shlex.join(["python", "-m", "benchmarks.bench_attacks", *sys.argv[1:]])
     path = write_results(kind.results, command, about | body, {package: version(package) for package in packages})
     zoo.say(f"{path}: missed: {', '.join(missed(attacks)) or 'none'}")
-    return bool(missed(attacks))
+    if body["not_reached"]:
+        zoo.say(f"not reached in {args.minutes:g} minutes, run it again: {', '.join(body['not_reached'])}")
+    return bool(missed(attacks) or body["not_reached"])
 
 
 def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
@@ -273,6 +301,7 @@ def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[
     seconds: Counter[str] = Counter()
     attacks: dict[str, Row] = {}
     not_made: dict[str, str] = {}
+    not_reached: list[str] = []
 
     def timed(part: str, work: Callable[[], Any]) -> Any:
         begun = time.monotonic()
@@ -282,25 +311,34 @@ def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[
         finally:
             seconds[part] += round(time.monotonic() - begun)
 
+    def made(part: str, name: str, work: Callable[[], Row]) -> None:
+        if zoo.is_over:
+            not_reached.append(name)
+            return
+        try:
+            attacks[name] = timed(part, work)
+        except Unfit as error:
+            not_made[name] = str(error)
+
     honest, rows = timed("honest", lambda: zoo.honest(args.honest))
+    found = {**generated(zoo.kind), **camouflaged(zoo.kind, zoo.card)}
+    by_numbers = [name for name in wanted if name in found]
+    for name in filter(lambda name: asked(found[name]), by_numbers):
+        made("by numbers", name, partial(zoo.statistical, found[name], args.statistical, rows))
     if any(name in FORGED or name == IDENTITIES for name in wanted):
         material = timed("material", lambda: zoo.material(args.deterministic))
         for name in filter(FORGED.__contains__, wanted):
-            try:
-                attacks[name] = timed("forged", partial(zoo.forged, FORGED[name], material, args.deterministic))
-            except Unfit as error:
-                not_made[name] = str(error)
+            made("forged", name, partial(zoo.forged, FORGED[name], material, args.deterministic))
         if IDENTITIES in wanted:
-            same = identities_share_seeds(material, args.deterministic)
-            attacks[IDENTITIES] = tally.certain(same, args.deterministic, "the seeds are the same")
-    found = {**generated(zoo.kind), **camouflaged(zoo.kind, zoo.card)}
-    for name in sorted(filter(found.__contains__, wanted), key=lambda name: not asked(found[name])):
-        count = args.statistical if asked(found[name]) else args.others
-        attacks[name] = timed("by numbers", partial(zoo.statistical, found[name], count, rows))
+            made("forged", IDENTITIES, partial(zoo.new_identities, material, args.deterministic))
+    for name in filter(lambda name: not asked(found[name]), by_numbers):
+        made("by numbers", name, partial(zoo.statistical, found[name], args.others, rows))
     steering = steered()
     for name in filter(steering.__contains__, wanted):
-        attacks[name] = timed("steered", partial(zoo.steered, steering[name], args.steered, rows))
-    body: dict[str, Any] = {"honest": honest, "attacks": attacks, "not_made": not_made}
+        made("steered", name, partial(zoo.steered, steering[name], args.steered, rows))
+    body: dict[str, Any] = {
+        "honest": honest, "attacks": attacks, "not_made": not_made, "not_reached": not_reached,
+    }  # fmt: skip
     if args.curves:
         body["curves"] = timed("curves", lambda: zoo.curves(args.statistical))
     return body | {"seconds": dict(seconds)}

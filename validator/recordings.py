@@ -23,6 +23,11 @@ class Machine:
     name: str
     options: tuple[str, ...]
 
+    @property
+    def threads(self) -> int:
+        """How many it computes with."""
+        return int(self.options[self.options.index("--threads") + 1])
+
 
 MACHINES = (
     Machine("vllm-many", ("--engine", "vllm", "--batch", "16", "--threads", "2")),
