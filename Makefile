@@ -107,9 +107,9 @@ mutants: setup ## Count the mutants of the contracts that the Solidity tests kil
 	@$(BIN)/python -m benchmarks.mutate_contracts
 
 .PHONY: attacks
-attacks: setup ## Run every attack against the checks of a validator, beside 500 honest submissions of SmolLM2 (hours; resumes)
+attacks: setup ## Run every attack against the checks of a validator, beside 500 honest submissions of SmolLM2 (90 minutes; goes on where it stopped)
 	@$(BIN)/stannary trainer base smollm2 policies/smollm2
-	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2
+	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2 --minutes 85
 
 .PHONY: attacks-full
 attacks-full: setup ## The same with 300 of each statistical attack, and the power curves (hours; resumes)

@@ -123,7 +123,9 @@ class Zoo:
             return self.workshop.recorded(claim.folder, groups, seed, machine=machine)
 
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
-            list(side_by_side.map(lambda each: recorded(*each), [each for each in wanted if each[0].threads == 1]))
+            list(
+                side_by_side.map(lambda each: recorded(*each), [each for each in wanted if each[0].is_single_threaded])
+            )
         rows: dict[str, list[Row]] = {}
         for each in wanted:
             machine, claim, *_ = each

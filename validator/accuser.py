@@ -18,7 +18,7 @@ from stannary.errors import OperatorError, PeerError, Reverted, Unavailable
 from stannary.provider_record import Reader, Record, Sources, suspects
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling
 from validator.budget import Budget
-from validator.hearing import Hearing
+from validator.hearing import Hearing, take_turn
 from validator.inspection import Inspector, Work
 from validator.parts import Parts
 
@@ -167,19 +167,12 @@ class Accuser:
     def _hear(self, provider: Address, at: Block) -> None:
         """Measure one slice, and accuse once that is enough for a conviction."""
         heard = self._heard[provider]
-        heard.work.is_sliced = False
-        ruling = heard.hearing.ruling()
-        if ruling is None and self._clock() < heard.work.until:
-            try:
-                heard.hearing.go_on(heard.work, at)
-            except PeerError as error:
-                heard.work.failure = str(error)
-            ruling = heard.hearing.ruling()
-        if ruling is None and self._clock() < heard.work.until:
+        ruling = take_turn(heard.hearing, heard.work, at, self._clock)
+        if ruling is None:
             return
         del self._heard[provider]
         said = f"{provider} up to step {heard.accusation.last_step}: {heard.hearing.tell()}"
-        if (ruling or heard.hearing.ruling(is_last=True)) is not Ruling.FAULT:
+        if ruling is not Ruling.FAULT:
             log.warning("%s; not accused%s", said, heard.work.failure and f": {heard.work.failure}")
             self._suspects.discard(provider)
             return

@@ -23,7 +23,7 @@ from stannary.standing import scores_of
 from stannary.types import Outcome, to_hex
 from validator import statistics
 from validator.finding import Finding
-from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, fit, honest_scores, rounded_up
+from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, findings, fit, honest_scores, rounded_up
 from validator.judgement import decide
 from validator.pairing import Way
 from validator.prefill import Prefill
@@ -134,8 +134,8 @@ def calibrate(
 
     `fitted` set the limits, `checked` are held against them. `about` is recorded as it is, `keep` is given
     what was measured.
-    Raises: SettingsError for a recording whose policy is not given, for too few recordings, or if an honest submission
-    that set the limits would be rejected.
+    Raises: SettingsError for a recording whose policy is not given, for too few recordings, if an honest submission
+    that set the limits would be rejected, or if the others contradict what the card says of honest ones.
     """
     folders = {policy_digest(folder): index for index, folder in enumerate(policies)}
     bench = Bench(device)
@@ -167,10 +167,16 @@ def calibrate(
         "limits": {name: asdict(reached) for name, reached in made.reaches.items()},
         "fitted": honest,
     }
+    if made.beyond_bound is not None:
+        measured["beyond_bound"] = asdict(made.beyond_bound)
+    if not made.is_paired:
+        report("the pairing is off: too few submissions are of a policy step that lies next to another one given")
     others = samples_of(checked)
     if checked:
-        measured["checked"] = {**_honest(others, made.thresholds), "levels": _levels(others, made)}
+        levels = _levels(others, made)
+        measured["checked"] = {**_honest(others, made.thresholds), "levels": levels}
         report(f"checked on others: {measured['checked']}")
+        _refuse_contradiction(others, made, levels, false_reject_rate)
     counted: dict[str, object] = {}
     attacked: dict[str, list[list[Measured]]] = {}
     for attack in attacks:
@@ -285,7 +291,7 @@ def _honest(samples: Sequence[Sample], thresholds: Thresholds) -> dict[str, obje
     }
 
 
-def _levels(samples: Sequence[Sample], made: Fit) -> list[dict[str, object]]:
+def _levels(samples: Sequence[Sample], made: Fit) -> list[dict[str, float]]:
     """Say how many other submissions than those that set the levels of evidence went beyond them, by either compute.
 
     Two computes of one submission are no two trials.
@@ -305,6 +311,29 @@ def _levels(samples: Sequence[Sample], made: Fit) -> list[dict[str, object]]:
         }
         for level in made.rules.levels
     ]
+
+
+def _refuse_contradiction(
+    samples: Sequence[Sample], made: Fit, levels: Sequence[Mapping[str, float]], rate: float
+) -> None:
+    """Refuse limits that other honest submissions go beyond more often than chance explains. Raises: SettingsError."""
+    advice = "record more, of every way of using a machine in both halves"
+    submissions = len(samples) // len(DTYPES)
+    found = zip(samples, findings(samples, made.thresholds), strict=True)
+    rejected = Counter(sample.kind for sample, finding in found if not finding.is_fine)
+    count = min(rejected.total(), submissions)
+    if lower_rate(count, submissions) > rate:
+        raise SettingsError(
+            f"checked: expected at most {rate:g} of honest submissions rejected, got {count} of {submissions} "
+            f"({', '.join(f'{kind}: {number}' for kind, number in rejected.items())}): {advice}"
+        )
+    for level in levels:
+        reached, of, most = int(level["reached"]), int(level["of"]), level["honest_at_most"]
+        if of and lower_rate(reached, of) > most:
+            raise SettingsError(
+                f"checked: expected at most {most:g} of honest submissions beyond score {level['score']:g}, "
+                f"got {reached} of {of}: {advice}"
+            )
 
 
 def _is_published_reject(chunks: Sequence[ChunkMeasure]) -> bool:

@@ -243,9 +243,18 @@ def _card_table(card: Card) -> str:
         ["audited", f"{card.audit_bps / 100:g} % of the leaves, drawn by the audit beacon"],
         ["promised", f"at most {_rate(card.measured.get('false_reject_rate'))} of honest submissions rejected"],
         ["a fault", f"one token more than {limits.gap_bound:g} below the one that the noise picks"],
+        ["an honest token lies further", _beyond(card.measured.get("beyond_bound"))],
         ["too short to tell from", f"fewer than {_least_informative(limits)} informative tokens: no evidence"],
     ]
     return _table(["", ""], rows, text_columns=(0, 1))
+
+
+def _beyond(found: object) -> str:
+    if not isinstance(found, Mapping):
+        return "how often is not known: too few lie below the best at all to fit a tail to"
+    return (
+        f"at most {_rate(found.get('upper'))} of the time, by the fitted tail (estimate {_rate(found.get('estimate'))})"
+    )
 
 
 def _numbers(card: Card, samples: CardSamples | None) -> tuple[str, str]:

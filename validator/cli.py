@@ -193,9 +193,16 @@ def calibrate(
     ),
     corpus: Annotated[list[Path] | None, typer.Option(help="More recordings that set the limits; repeatable.")] = None,
     check: Annotated[list[Path] | None, typer.Option(help="More recordings to hold against them; repeatable.")] = None,
+    machine: Annotated[
+        list[str] | None,
+        typer.Option(help="Machine to record by: a name, or NAME=OPTIONS of `worker record`; repeatable. [all named]"),
+    ] = None,
     attack: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=CORPUS@FOLDER: a recording that pretends to be of the policy in FOLDER; repeatable."),
+        typer.Option(
+            help="NAME=CORPUS@FOLDER[@BEFORE]: a recording that pretends to be of the policy in FOLDER, with that of "
+            "the policy step before; repeatable."
+        ),
     ] = None,
     audit_bps: Annotated[int, typer.Option(help="How many of 10,000 leaves get the dear checks.")] = 10_000,
     rate: Annotated[float, typer.Option(help="Honest submissions that are rejected at most.")] = 1e-4,
@@ -205,7 +212,7 @@ def calibrate(
     from validator.calibrate import calibrate as measure
     from validator.card_page import card_page
     from validator.machine import describe as describe_machine
-    from validator.recordings import Task, record_all
+    from validator.recordings import MACHINES, Machine, Task, record_all
     from validator.samples import CardSamples
 
     kept: list[CardSamples] = []
@@ -220,6 +227,7 @@ def calibrate(
                 groups=groups,
                 seed=number,
                 temperature_milli=temperature_milli,
+                machines=[Machine.named(text) for text in machine] if machine else MACHINES,
                 report=typer.echo,
             )
     card = measure(
@@ -243,13 +251,13 @@ def calibrate(
 
 
 def _attack(text: str) -> Attack:
-    name, equals, rest = text.partition("=")
-    corpus, at, folder = rest.rpartition("@")
-    if not (name and equals and corpus and at and folder):
-        raise SettingsError(f"--attack {text}: expected NAME=CORPUS@FOLDER")
+    name, _, rest = text.partition("=")
+    parts = rest.split("@")
+    if not (name and all(parts) and len(parts) in (2, 3)):
+        raise SettingsError(f"--attack {text}: expected NAME=CORPUS@FOLDER or NAME=CORPUS@FOLDER@BEFORE")
     from validator.calibrate import Attack
 
-    return Attack(name, Path(corpus), Path(folder))
+    return Attack(name, *map(Path, parts))
 
 
 def _shown(word: str) -> str:

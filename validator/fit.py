@@ -36,7 +36,7 @@ from validator import statistics
 from validator.finding import Finding
 from validator.pairing import Pairing
 from validator.statistics import ChunkMeasure, Measured
-from validator.tails import F64, LEAST_SAMPLES, SHAPE_MOST, Class, Reach, Tails
+from validator.tails import F64, LEAST_SAMPLES, SHAPE_MOST, Class, Rate, Reach, Tails
 
 CHUNK_BANDS = (1, 4, 16)
 """Smallest chunk sizes of the limits of single chunks."""
@@ -61,6 +61,8 @@ LEAST_IN_CLASS = 8
 LEVELS = (0.05, 0.005, 0.0005)
 """How often honest submissions reach the levels of evidence at most."""
 STOP_LOG10, SLASH_LOG10 = 3.0, 6.0
+GAP = "gap of a token"
+"""Name of the limit that the margin follows from."""
 
 
 Band = TypeVar("Band", MeanDriftLimits, SamplingLimits)
@@ -87,6 +89,14 @@ class Fit:
     rules: EvidenceRules
     reaches: dict[str, Reach] = field(default_factory=dict)
     """By name of a limit: empirical bound, fitted quantile, its upper end."""
+    beyond_bound: Rate | None = None
+    """How often one honest token lies beyond the hard bound, by the fitted tail of its gaps; None where too few lie
+    below the best to fit one."""
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether enough honest submissions were paired for the pairing to be held against anybody."""
+        return self.thresholds.pairing.deviation < UNPAIRED
 
 
 def fit(samples: Sequence[Sample], false_reject_rate: float) -> Fit:
@@ -98,7 +108,12 @@ def fit(samples: Sequence[Sample], false_reject_rate: float) -> Fit:
     reaches: dict[str, Reach] = {}
     thresholds = numbers.thresholds(false_reject_rate, reaches)
     ladder = tuple(numbers.thresholds(rate, {}, is_step=True) for rate in LEVELS)
-    return Fit(replace(thresholds, ladder=ladder), evidence_rules(LEVELS, STOP_LOG10, SLASH_LOG10), reaches)
+    return Fit(
+        replace(thresholds, ladder=ladder),
+        evidence_rules(LEVELS, STOP_LOG10, SLASH_LOG10),
+        reaches,
+        numbers.beyond_gap(thresholds.gap_bound),
+    )
 
 
 class _Numbers:
@@ -197,9 +212,12 @@ class _Numbers:
         if sum(np.count_nonzero(gap) for gap in gaps) < LEAST_SAMPLES:
             largest = max((float(gap.max()) for gap in gaps if gap.size), default=0.0)
             return rounded_up(max(MARGIN_LEAST, MARGIN_FACTOR * largest))
-        name = "gap of a token"
-        found = reaches[name] = self._tail(name, lambda sample: sample.measured.replay.gap).reach(MARGIN_RATE)
+        found = reaches[GAP] = self._tail(GAP, _gaps).reach(MARGIN_RATE)
         return rounded_up(max(MARGIN_LEAST, found.limit))
+
+    def beyond_gap(self, bound: float) -> Rate | None:
+        """Return how often one honest token lies beyond a gap, None where no tail was fitted to gaps."""
+        return self._tails[GAP].beyond(bound) if GAP in self._tails else None
 
     def _summarised(self, size: int, margin: float, bound: float) -> dict[int, list[SamplingStatistics]]:
         if size not in self._summaries:
@@ -281,6 +299,10 @@ def _falling(bands: Sequence[Band], *names: str) -> tuple[Band, ...]:
 def _starts(length: int, size: int) -> list[int]:
     """Return where pieces of one size begin that cover a length, none if it is shorter."""
     return [*range(0, length - size, size), length - size] if length >= size else []
+
+
+def _gaps(sample: Sample) -> F64:
+    return sample.measured.replay.gap
 
 
 def _chunks(start: int, name: str, sample: Sample) -> list[float]:

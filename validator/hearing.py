@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 from urllib.parse import urljoin
 
 from stannary.accusation import Accusation, counted_slots, evidence_log10, is_convicted
@@ -219,6 +220,33 @@ class Hearing:
         except (Malformed, BadSignature):
             return False
         return self._parts.ledger.has_acted_for(submission.node, submission.provider, at)
+
+
+class Turns(Protocol):
+    """What comes to a ruling slice by slice."""
+
+    def go_on(self, work: Work, at: Block) -> None:
+        """Do one slice of work. Raises: NetworkError, PeerError, ChainError for what may be there at the next try."""
+        ...
+
+    def ruling(self, *, is_last: bool = False) -> Ruling | None:
+        """Return the ruling that nothing which is left can change, None if there is none."""
+        ...
+
+
+def take_turn(hearing: Turns, work: Work, at: Block, clock: Callable[[], float]) -> Ruling | None:
+    """Do one slice unless the ruling is clear or time is up; return the ruling, None while there is more to come."""
+    work.is_sliced = False
+    ruling = hearing.ruling()
+    if ruling is None and clock() < work.until:
+        try:
+            hearing.go_on(work, at)
+        except (NetworkError, PeerError, ChainError) as error:
+            work.failure = str(error)
+        ruling = hearing.ruling()
+    if ruling is None and clock() < work.until:
+        return None
+    return ruling or hearing.ruling(is_last=True) or Ruling.NONE
 
 
 def juror_scores(judgement: Judgement, *, is_screened: bool) -> Scores | None:

@@ -31,7 +31,7 @@ from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling, to_hex
 from stannary.waiting import Waiting
 from validator import duty
 from validator.duty import CaseView, Key, Push, Seat, Window
-from validator.hearing import Hearing
+from validator.hearing import Hearing, take_turn
 from validator.inspection import Inspector, Work
 from validator.judgement import Judgement
 from validator.panel import SETTLING_S, delivered_leaves, served_leaves
@@ -215,19 +215,11 @@ class JuryDuty:
         hearing = self._hearings.setdefault(
             view.key, CaseHearing(self._parts, self._inspector, self._clock, view.case_id)
         )
-        work.is_sliced = False
-        ruling = hearing.ruling()
-        if ruling is None and self._clock() < work.until:
-            try:
-                hearing.go_on(work, at)
-            except (NetworkError, PeerError, ChainError) as error:
-                work.failure = str(error)
-            ruling = hearing.ruling()
-        if ruling is None and self._clock() < work.until:
+        ruling = take_turn(hearing, work, at, self._clock)
+        if ruling is None:
             if not work.is_sliced:
                 self._waiting.on(f"the run of case {view.case_id}: {work.failure}")
             return None
-        ruling = ruling or hearing.ruling(is_last=True) or Ruling.NONE
         log.info("case %d: %s: %s", view.case_id, ruling.name.lower(), hearing.tell() or work.failure)
         self._waiting.over()
         return ruling

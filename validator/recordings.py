@@ -7,13 +7,16 @@ an interrupted calibration goes on where it stopped.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
-from stannary.errors import OperatorError
+from stannary.errors import OperatorError, SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,24 @@ class Machine:
     options: tuple[str, ...]
 
     @property
-    def threads(self) -> int:
-        """How many it computes with."""
-        return int(self.options[self.options.index("--threads") + 1])
+    def is_single_threaded(self) -> bool:
+        """Whether it leaves all cores but one alone."""
+        return ("--threads", "1") in pairwise(self.options)
+
+    @classmethod
+    def named(cls, text: str) -> Self:
+        """Return an admitted machine by its name, or one of NAME=OPTIONS, those of `stannary worker record`.
+
+        Raises: SettingsError.
+        """
+        name, equals, options = text.partition("=")
+        if equals and name and options:
+            return cls(name, tuple(shlex.split(options)))
+        for machine in MACHINES:
+            if machine.name == text:
+                return cls(machine.name, machine.options)
+        known = ", ".join(machine.name for machine in MACHINES)
+        raise SettingsError(f"machine {text}: expected NAME=OPTIONS, or one of {known}")
 
 
 MACHINES = (

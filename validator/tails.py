@@ -62,6 +62,15 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """How often samples lie beyond a value, in the worst class: by the fitted tail."""
+
+    estimate: float
+    upper: float
+    """The upper end of its one-sided 95 % interval, by resampling."""
+
+
+@dataclass(frozen=True, slots=True)
 class Class:
     """Samples of one class. Shapes: all values [N], one submission after another; counts [S], values of each."""
 
@@ -159,6 +168,14 @@ class Tail:
         grown = np.log(rarer) if self.shape == 0 else (rarer**self.shape - 1) / self.shape
         return float((self.means + self.widths * (self.start + self.scale * grown)).max())
 
+    def beyond(self, value: float) -> float:
+        """Return how often the class that reaches furthest lies beyond a value, at most; it must lie in the tail."""
+        if self.scale == 0:
+            return float((self.rates * (self.means + self.widths * self.start >= value)).max())
+        scaled = np.maximum(0.0, (value - self.means) / self.widths - self.start) / self.scale
+        rarer = np.exp(-scaled) if self.shape == 0 else (1 + self.shape * scaled) ** (-1 / self.shape)
+        return float((self.rates * rarer).max())
+
 
 @dataclass(frozen=True, slots=True)
 class Tails:
@@ -200,6 +217,11 @@ class Tails:
             estimate=self.tail.quantile(probability),
             upper=float(np.quantile([tail.quantile(probability) for tail in self.resampled], CONFIDENCE)),
         )
+
+    def beyond(self, value: float) -> Rate:
+        """Return how often samples lie beyond a value, which must lie in the tail."""
+        resampled = [tail.beyond(value) for tail in self.resampled]
+        return Rate(self.tail.beyond(value), float(np.quantile(resampled, CONFIDENCE)))
 
 
 def _counted(values: F64, probability: float) -> float | None:

@@ -115,6 +115,22 @@ def test_too_little_to_fit_to_is_refused(corpora: dict[str, Path], toy: Path) ->
         calibrate([toy], [corpora["checked"]], [], [], {})
 
 
+def test_limits_that_other_honest_work_contradicts_are_refused(
+    corpora: dict[str, Path], toy: Path, neighbour: Path, tmp_path: Path
+) -> None:
+    """A machine of the second half that is nothing like those of the first."""
+    groups = Corpus.read(corpora["checked"]).groups
+    Corpus("a strange machine", policy_digest(neighbour), 1000, groups).write(tmp_path / "strange")
+    with pytest.raises(SettingsError, match=r"checked: .* at most 0\.0001 .* got 6 of 6 \(a strange machine; "):
+        calibrate([toy, neighbour], [corpora["fitted"]], [tmp_path / "strange"], [], {})
+
+
+def test_pairing_that_was_not_measured_is_told_of(corpora: dict[str, Path], toy: Path) -> None:
+    said: list[str] = []
+    calibrate([toy], [corpora["fitted"]], [], [], {}, report=said.append)
+    assert any("the pairing is off" in line for line in said)
+
+
 def test_recordings_of_two_temperatures_are_refused(
     corpora: dict[str, Path], toy: Path, environment: Environment, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from validator import statistics, tails
 from validator.fit import (
     LEAST_IN_CLASS,
     LEVELS,
+    MARGIN_RATE,
     UNPAIRED,
     Fit,
     Sample,
@@ -188,6 +189,12 @@ def test_mean_stands_one_token_at_the_margin(fitted: Fit) -> None:
     assert all(band.mean_gap >= limits.gap_margin / band.min_informative for band in limits.sampling)
 
 
+def test_honest_token_lies_beyond_the_hard_bound_far_more_rarely_than_beyond_the_margin(fitted: Fit) -> None:
+    assert fitted.beyond_bound is not None
+    assert 0 < fitted.beyond_bound.estimate <= fitted.beyond_bound.upper < MARGIN_RATE / 10
+    assert fit(samples(2, 100, drift=0.0, gaps=0.0), 1e-4).beyond_bound is None
+
+
 def test_pairing_is_never_held_tighter_than_a_normal_deviate(fitted: Fit) -> None:
     """Where the policies of the samples differ much, honest errors are smaller than they can be."""
     small = [
@@ -237,7 +244,9 @@ def test_pairings_of_which_too_few_tell_something_are_held_to_nothing() -> None:
         replace(s, measured=replace(s.measured, pairings=(Pairing("before", 0.0, math.inf, 3, 0.002),)))
         for s in samples(8, 60)
     ]
-    assert fit(untold, 1e-4).thresholds.pairing.deviation == UNPAIRED
+    unpaired = fit(untold, 1e-4)
+    assert unpaired.thresholds.pairing.deviation == UNPAIRED
+    assert not unpaired.is_paired
     few = [replace(s, kind="few") for s in paired(LEAST_IN_CLASS - 1, 9, 0.0, 0.0005)]
     assert fit([*paired(100, 10, 0.0, 0.0005), *few], 1e-4).thresholds.pairing.deviation == UNPAIRED
 

@@ -8,8 +8,8 @@ import pytest
 
 from stannary.corpus import Corpus, policy_digest, recording_seeds
 from stannary.environments import Environment
-from stannary.errors import OperatorError
-from validator.recordings import Machine, Task, record, record_all
+from stannary.errors import OperatorError, SettingsError
+from validator.recordings import MACHINES, Machine, Task, record, record_all
 
 EAGER = Machine("eager", ("--engine", "transformers", "--attention", "eager", "--batch", "2", "--threads", "1"))
 TASK = Task("sieve", group_size=2, max_tokens=12)
@@ -52,3 +52,14 @@ def test_no_two_recordings_share_their_seeds(toy: Path, tmp_path: Path, monkeypa
     for half in (0, 1):
         record_all(tmp_path, [toy, toy, toy], TASK, groups=2, seed=half)
     assert len(seen) == len(set(seen)) == 30
+
+
+def test_machines_go_by_name_or_by_options_of_their_own() -> None:
+    assert Machine.named("vllm-one") == MACHINES[1]
+    assert Machine.named("vllm-one").is_single_threaded
+    own = Machine.named("big=--engine vllm --batch 256")
+    assert own == Machine("big", ("--engine", "vllm", "--batch", "256"))
+    assert not own.is_single_threaded
+    for text in ("unknown", "=--engine vllm", "big="):
+        with pytest.raises(SettingsError, match=r"expected NAME=OPTIONS, or one of vllm-many, vllm-one"):
+            Machine.named(text)

@@ -219,3 +219,27 @@ def test_bounds_of_two_sides_are_the_published_ones() -> None:
 def test_bounds_widen_with_confidence_and_narrow_with_trials() -> None:
     assert upper_rate(2, 40, 0.99) > upper_rate(2, 40, 0.95) > upper_rate(20, 400) > 0.05
     assert lower_rate(38, 40, 0.99) < lower_rate(38, 40, 0.95) < lower_rate(380, 400) < 0.95
+
+
+def test_rate_beyond_a_value_is_covered_and_falls() -> None:
+    """Of the exponential, whose tail is fitted with the freedom to be heavier."""
+    far = -math.log(RARE)
+    found = [Tails.fit([singles(exponential(np.random.default_rng(seed), 500))]).beyond(far) for seed in range(SEEDS)]
+    assert sum(rate.upper >= RARE for rate in found) >= 0.9 * SEEDS
+    assert all(rate.estimate <= rate.upper < 100 * RARE for rate in found)
+    fit = Tails.fit([singles(exponential(np.random.default_rng(0), 500))])
+    rates = [fit.beyond(value).upper for value in (4.0, 8.0, 16.0, 32.0)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] > 0
+
+
+def test_rate_beyond_what_a_limit_reaches_is_that_of_the_limit() -> None:
+    fit = Tails.fit([singles(student(np.random.default_rng(0), 500))], heaviest=0.0)
+    reach = fit.reach(RARE)
+    assert fit.tail.beyond(reach.estimate) == pytest.approx(RARE)
+    assert fit.beyond(reach.upper).estimate <= RARE
+
+
+def test_samples_that_are_all_alike_lie_nowhere_else() -> None:
+    fit = Tails.fit([singles(np.full(LEAST_SAMPLES, 2.0))])
+    assert fit.beyond(3.0).upper == 0.0
