@@ -114,7 +114,8 @@ attacks: setup ## Run every attack against the checks of a validator, beside 500
 .PHONY: attacks-full
 attacks-full: setup ## The same with 300 of each statistical attack, and the power curves (hours; resumes)
 	@$(BIN)/stannary trainer base smollm2 policies/smollm2
-	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2 --statistical 300 --others 300 --curves
+	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2 --statistical 300 --others 300
+	@$(BIN)/python -m benchmarks.bench_attacks --policy smollm2 --curves 100
 
 .PHONY: simulate-evidence
 simulate-evidence: setup ## Simulate a hundred thousand honest providers, and cheats, under the evidence rules (minutes)

