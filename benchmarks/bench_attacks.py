@@ -56,8 +56,9 @@ ABOUT = (
     "fp32 first, bf16 to confirm. `rate` of a forged attack counts what its own check found; of the others, what was "
     "not accepted. cost_share is what an attack costs of honest work: an assumption. cost_share_if_checked_first is "
     "what it costs a worker that judges itself by the card before it hands in, and does the work anew where it would "
-    "be found; below 1 such a worker saves and is never found. submissions_to_slash: audited submissions until the "
-    "evidence convicts, by the share that is cheated; null if it never may. shift: what steering gains, a rollout."
+    "be found; below 1 such a worker saves and is never found. grey: of the detected, those that an appeal has paid. "
+    "submissions_to_slash: audited submissions until the evidence convicts, by the share that is cheated; null if it "
+    "never may. shift: what steering gains, a rollout."
 )
 
 

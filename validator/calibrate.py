@@ -24,7 +24,7 @@ from stannary.types import Outcome, to_hex
 from validator import statistics
 from validator.finding import Finding
 from validator.fit import INFORMATIVE_SIZES, Fit, Sample, cut_informative, findings, fit, honest_scores, rounded_up
-from validator.judgement import decide
+from validator.judgement import decide, widened
 from validator.pairing import Way
 from validator.prefill import Prefill
 from validator.samples import CardSamples
@@ -202,10 +202,11 @@ def calibrate(
 def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds, rules: EvidenceRules) -> dict[str, object]:
     """Hold dishonest submissions against limits: how many are detected, by what, and how many in short pieces.
 
-    Also how many go beyond each level of evidence, and after how many submissions of which all are like these, in the
-    shares measured, the evidence reaches the slash level; None for never.
+    Those detected that are grey are paid on appeal. Also how many go beyond each level of evidence, and after how many
+    submissions of which all are like these, in the shares measured, the evidence reaches the slash level; None for
+    never.
     """
-    decided = [decide(each, thresholds) for each in found]
+    decided, wide = [decide(each, thresholds) for each in found], widened(thresholds)
     detected = sum(not finding.is_fine for finding in decided)
     scores = [_published(each, finding, thresholds) for each, finding in zip(found, decided, strict=True)]
     reached = list(map(rules.reached, scores))
@@ -214,6 +215,10 @@ def count(found: Sequence[Sequence[Measured]], thresholds: Thresholds, rules: Ev
         "detected": detected,
         "rate_lower_95": round(lower_rate(detected, len(decided)), 4),
         "faulted": sum(finding.outcome is Outcome.FAULT for finding in decided),
+        "grey": sum(
+            finding.outcome is Outcome.REJECT and decide(each, wide).is_fine
+            for each, finding in zip(found, decided, strict=True)
+        ),
         "reasons": dict(Counter(finding.reason.name.lower() for finding in decided if not finding.is_fine)),
         "by_published_limits": sum(_is_published_reject(each[0].chunks) for each in found),
         "beyond_levels": [sum(each >= level for each in reached) for level in range(1, len(rules.levels) + 1)],

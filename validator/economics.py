@@ -360,9 +360,9 @@ def read_attacks(data: bytes) -> tuple[Attack, ...]:
     """Read measured attacks, in the order of the file; members of an attack that are not named here decide nothing.
 
     {"attacks": {NAME: {"n": submissions, "detected": of them, "rate_lower_95": of the rate, "faulted": of the detected,
-     "cost_share"?: number, "submissions_to_slash"?: {SHARE: number or null}}}}
-    A card has the same below "measured". The fault share is the lower end of its own exact one-sided 95 % interval, as
-    the rate is. Raises: Malformed.
+     "grey"?: of the detected, "cost_share"?: number, "submissions_to_slash"?: {SHARE: number or null}}}}
+    A card has the same below "measured". What is grey is paid on appeal and counts as not detected. The fault share is
+    the lower end of its own exact one-sided 95 % interval, as the rate is. Raises: Malformed.
     """
     try:
         document = json.loads(data)
@@ -445,11 +445,13 @@ def _read_attack(name: str, row: object) -> Attack:
     detected = _whole(f"{name}: detected", row.get("detected"), 0, total)
     faulted = _whole(f"{name}: faulted", row.get("faulted"), 0, detected)
     lower = _real(f"{name}: rate_lower_95", row.get("rate_lower_95"), most=detected / total)
+    grey = _whole(f"{name}: grey", row.get("grey", 0), 0, detected - faulted)
+    unpaid = detected - grey
     cost_share, reason = (row["cost_share"], "") if "cost_share" in row else default_cost_share(name)
     return Attack(
         name=name,
-        detection=lower,
-        fault_share=lower_rate(faulted, detected) if detected else 0.0,
+        detection=min(lower, lower_rate(unpaid, total)) if grey else lower,
+        fault_share=lower_rate(faulted, unpaid) if unpaid else 0.0,
         cost_share=_real(f"{name}: cost_share", cost_share),
         submissions_to_slash=_read_evidence(name, row.get("submissions_to_slash", {})),
         cost_reason=reason,

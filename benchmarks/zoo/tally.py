@@ -17,6 +17,8 @@ from stannary.e_process import NOTHING, EvidenceRules, Scores
 from stannary.evidence import Measure
 from stannary.standing import SCORES
 from stannary.types import Outcome, Reason
+from validator.judgement import GREY_FACTOR
+from validator.statistics import STATISTICAL
 from validator.tails import lower_rate, upper_rate
 
 SHARES = (0.05, 0.2, 1.0)
@@ -65,6 +67,16 @@ def is_detected(entry: Row) -> bool:
     return entry["outcome"] in (Outcome.REJECT.name, Outcome.FAULT.name)
 
 
+def is_grey(entry: Row) -> bool:
+    """Say whether a rejection is paid on appeal: every number lies within the grey band's wider limits."""
+    numbers = {name: Measure(*pair) for name, pair in entry["measures"].items() if name not in SCORES}
+    return (
+        entry["outcome"] == Outcome.REJECT.name
+        and entry["reason"] in {reason.name.lower() for reason in STATISTICAL}
+        and all(measure.share <= GREY_FACTOR for measure in numbers.values())
+    )
+
+
 def scores_of(entry: Row) -> Scores | None:
     """Return the scores, None where there were too few tokens to tell from."""
     return standing.scores_of({name: Measure(*pair) for name, pair in entry["measures"].items()})
@@ -98,6 +110,7 @@ def statistical(
     figures["cost_share_if_checked_first"] = round(cost_share + check_share + figures["rate"], 4)
     figures["tokens_a_submission"] = round(float(np.mean([entry["tokens"] for entry in rows])), 1)
     figures["by_published_limits"] = sum(entry["by_published_limits"] for entry in rows)
+    figures["grey"] = sum(map(is_grey, rows))
     figures["found_by_one_number_alone"] = dict(Counter(filter(None, map(_alone, rows))))
     figures["confirmed_by_one_compute_only"] = sum(
         entry["outcome"] == Outcome.ACCEPT.name and bool(entry["explanation"]) for entry in rows

@@ -86,6 +86,7 @@ def test_attacks_are_counted_with_their_power_and_set_no_limit(
     for name in ("stale", "cool"):
         assert attacks[name]["n"] == 6
         assert attacks[name]["detected"] == 6, attacks[name]
+        assert 0 <= attacks[name]["grey"] <= 6 - attacks[name]["faulted"]
         assert sum(attacks[name]["reasons"].values()) == 6
         assert all(caught <= pieces for pieces, caught in attacks[name]["power"].values())
         assert attacks[name]["beyond_levels"] == [6, 6, 6]

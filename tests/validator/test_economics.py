@@ -480,12 +480,18 @@ def test_file_of_attacks_is_read_in_its_order() -> None:
     assert second == Attack("int8 matrices", 0.375, lower, 0.5, {}, cost_reason=reason)
 
 
+def test_grey_rejections_are_paid_on_appeal_and_count_as_not_detected() -> None:
+    (found,) = read_attacks(json.dumps({"attacks": {"whatever": {**ROW, "grey": 12}}}).encode())
+    assert (found.detection, found.fault_share) == (lower_rate(20, 64), lower_rate(16, 20))
+
+
 @pytest.mark.parametrize(
     ("row", "field"),
     [
         ({**ROW, "n": 0}, "x: n"),
         ({**ROW, "detected": 65}, "x: detected"),
         ({**ROW, "faulted": 33}, "x: faulted"),
+        ({**ROW, "grey": 17}, "x: grey"),
         ({**ROW, "rate_lower_95": 0.51}, "x: rate_lower_95"),
         ({**ROW, "rate_lower_95": None}, "x: rate_lower_95"),
         ({**ROW, "cost_share": "cheap"}, "x: cost_share"),

@@ -152,3 +152,11 @@ def test_evidence_of_high_scores_convicts_and_of_low_ones_never(card: Card) -> N
     assert often is not None
     assert rare is not None
     assert often < rare
+
+
+def test_rejection_is_grey_where_no_number_lies_beyond_the_wider_limits() -> None:
+    near = entry("REJECT", 1.2) | {"reason": "activations", "measures": {"mean": [1.2, 1.0], SCORES[0]: [9.0, 1.0]}}
+    assert tally.is_grey(near)
+    assert not tally.is_grey(near | {"measures": {"mean": [1.2, 1.0], "median": [1.3, 1.0]}})
+    assert not tally.is_grey(near | {"reason": "prompt"})
+    assert not tally.is_grey(near | {"outcome": "FAULT"})
