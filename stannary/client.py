@@ -13,6 +13,7 @@ from blake3 import blake3
 from eth_account.signers.local import LocalAccount
 
 from stannary import wire
+from stannary.deadline import bounded, within
 from stannary.documents import document_hash, parse_document
 from stannary.errors import Malformed, Refused, Unavailable, Unreachable
 from stannary.rollout import MAX_SUBMISSION_BYTES, content_hash
@@ -41,11 +42,13 @@ class CoordinatorClient:
         *,
         timeout_s: float = 30.0,
     ) -> None:
+        """Let each call end after `timeout_s`, and the time that the bytes it moves take on a slow line."""
         self.base_url = base_url.rstrip("/")
         self.domain = domain
         self.coordinator = coordinator
         self.account = account
-        self._http = httpx.Client(base_url=self.base_url, timeout=timeout_s)
+        self._timeout_s = timeout_s
+        self._http = bounded(httpx.Client(base_url=self.base_url, timeout=timeout_s))
 
     def __enter__(self) -> Self:
         return self
@@ -184,8 +187,12 @@ class CoordinatorClient:
             headers["content-type"] = content_type
         if content_length is not None:
             headers["content-length"] = str(content_length)
+        sent = content_length or (len(content) if isinstance(content, bytes) else 0)
         try:
-            with self._http.stream(method, path, content=content, headers=headers) as response:
+            with (
+                within(self._timeout_s, sent + limit_bytes),
+                self._http.stream(method, path, content=content, headers=headers) as response,
+            ):
                 answer = bytearray()
                 # Raw bytes: a content encoding would let a small answer grow without bound.
                 for block in response.iter_raw(_READ_BYTES):

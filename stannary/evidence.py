@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic_core import from_json
 
@@ -17,10 +17,16 @@ from stannary.documents import canonical, document_hash
 from stannary.errors import Malformed
 from stannary.merkle import merkle_root
 from stannary.types import Address, Hash, Outcome, Reason, parse_address, parse_hash, to_hex
+from stannary.wire import MAX_LEAVES
 
 EVIDENCE_FORMAT = "stannary.evidence.v1"
 MAX_EVIDENCE_BYTES = 16 << 20
 MAX_EXPLANATION = 500
+MAX_MEASURES = 64
+"""Of a leaf; validators write some two dozen. Each costs its reader far more than its bytes."""
+MAX_REWARDS = 1024
+"""Of a leaf: one a rollout of its group."""
+C = TypeVar("C", list[Any], dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +113,11 @@ class EvidenceFile:
         )
 
     @classmethod
-    def parse(cls, data: bytes) -> Self:
-        """Read an evidence file; any other spelling of the same content is refused. Raises: Malformed."""
+    def parse(cls, data: bytes, max_leaves: int = MAX_LEAVES) -> Self:
+        """Read an evidence file of at most so many leaves; any other spelling of the same content is refused.
+
+        Raises: Malformed.
+        """
         if len(data) > MAX_EVIDENCE_BYTES:
             raise Malformed("evidence", expected=f"at most {MAX_EVIDENCE_BYTES} bytes", got=len(data))
         try:
@@ -121,7 +130,7 @@ class EvidenceFile:
                 node=parse_address(found["node"], "node"),
                 card_hash=parse_hash(found["card_hash"], "card_hash"),
                 compute=_text(found["compute"], "compute"),
-                leaves=tuple(_leaf(leaf) for leaf in found["leaves"]),
+                leaves=tuple(_leaf(leaf) for leaf in _few(found["leaves"], list, "leaves", most=max_leaves)),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Malformed("evidence", expected=EVIDENCE_FORMAT, got=str(error)) from error
@@ -141,9 +150,21 @@ def _leaf(found: Any) -> LeafEvidence:
         outcome=Outcome(found["outcome"]),
         reason=Reason(found["reason"]),
         explanation=_text(found["explanation"], "explanation"),
-        measures={name: Measure(_number(value), _number(limit)) for name, (value, limit) in found["measures"].items()},
-        rewards=tuple(_reward(reward) for reward in found["rewards"]),
+        measures={
+            name: Measure(_number(value), _number(limit))
+            for name, (value, limit) in _few(found["measures"], dict, "measures", most=MAX_MEASURES).items()
+        },
+        rewards=tuple(_reward(reward) for reward in _few(found["rewards"], list, "rewards", most=MAX_REWARDS)),
     )
+
+
+def _few(value: Any, kind: type[C], field: str, *, most: int) -> C:
+    """Return what was read as a list or an object, if it is not too long to make anything of it."""
+    if not isinstance(value, kind):
+        raise Malformed(field, expected=f"a {kind.__name__}", got=type(value).__name__)
+    if len(value) > most:
+        raise Malformed(field, expected=f"at most {most}", got=len(value))
+    return value
 
 
 def _whole(value: object, field: str, *, bits: int) -> int:

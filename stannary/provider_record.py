@@ -6,31 +6,102 @@ does not have the root which was voted on chain.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import partial
+from typing import Protocol, Self, overload
 
 from stannary.accusation import Accusation, counted_slots, evidence_log10, slots_of
+from stannary.audit import decide
 from stannary.cards import Card
 from stannary.chain import Chain, Event, StepHistory
-from stannary.chain.events import PlantRevealed, StepOpened, VoteRevealed, read_events
+from stannary.chain.events import BLOCKS_A_READ, PlantRevealed, VoteRevealed, read_events
 from stannary.chain.names import PLANTED_FAULTS, SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.client import CoordinatorClient
-from stannary.disputes import panel_outcome
 from stannary.e_process import EvidenceRules, Scores
-from stannary.errors import Malformed, PeerError, Unavailable
+from stannary.errors import PeerError, Unavailable
 from stannary.evidence import EvidenceFile, Measure
-from stannary.slots import submission_root
+from stannary.published import Published, committed_leaves, evidence_file, judges_of, panel_of, said_of
 from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves, scores_of
 from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
-from stannary.verdict import unpack_outcomes
+from stannary.types import Address, Hash, Outcome, Reason
 
 REREAD_BLOCKS = 64
 """Newest blocks that are read again at each look, as a chain may still replace them."""
+_Key = tuple[int, int]
+"""Pool and step."""
 TRIES = 3
 """How often a file of a finalised step is asked for before it is left alone."""
+
+
+class Steps(Sequence[Event]):
+    """The events of a pool's steps in the order of the chain, kept by step as they arrive.
+
+    The history of a step is made once, and made anew only after an event of that step came or went.
+    """
+
+    def __init__(self, found: Iterable[Event] = ()) -> None:
+        self._events: list[Event] = []
+        self._by_step: dict[_Key, list[Event]] = {}
+        self._histories: dict[_Key, StepHistory] = {}
+        self._plants: list[Hash] = []
+        self._add(found)
+
+    @classmethod
+    def of(cls, found: Sequence[Event]) -> Self:
+        """Return events by step; those that are so already are not gone through again."""
+        return found if isinstance(found, cls) else cls(found)
+
+    @overload
+    def __getitem__(self, place: int) -> Event: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Event]: ...
+    def __getitem__(self, place: int | slice) -> Event | Sequence[Event]:
+        return self._events[place]
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    @property
+    def plants(self) -> frozenset[Hash]:
+        """The leaves that were shown to be planted faults."""
+        return frozenset(self._plants)
+
+    def opened(self, last: int | None = None) -> list[StepHistory]:
+        """Return the histories of the steps that were opened, up to a step, the oldest first."""
+        keys = (key for key in sorted(self._by_step) if last is None or key[1] <= last)
+        return [history for key in keys if (history := self._history(key)).opened is not None]
+
+    def replace_from(self, block: int, found: Iterable[Event]) -> None:
+        """Put what a chain holds from a block on into the place of what it held before."""
+        while self._events and self._events[-1].place.block_number >= block:
+            event = self._events.pop()
+            key = _key(event)
+            if key is not None:
+                self._by_step[key].pop()
+                self._histories.pop(key, None)
+            if isinstance(event, PlantRevealed):
+                self._plants.pop()
+        self._add(found)
+
+    def _add(self, found: Iterable[Event]) -> None:
+        for event in found:
+            self._events.append(event)
+            key = _key(event)
+            if key is not None:
+                self._by_step.setdefault(key, []).append(event)
+                self._histories.pop(key, None)
+            if isinstance(event, PlantRevealed):
+                self._plants.append(event.leaf_hash)
+
+    def _history(self, key: _Key) -> StepHistory:
+        if key not in self._histories:
+            self._histories[key] = StepHistory.of(self._by_step[key], *key)
+        return self._histories[key]
 
 
 class Sources(Protocol):
@@ -128,12 +199,24 @@ def limited_measures(measures: Mapping[str, Measure]) -> Iterator[tuple[str, Mea
     return ((name, own) for name, own in measures.items() if own.limit is not None and name not in SCORES)
 
 
+@dataclass(slots=True)
+class _Own:
+    """What is a provider's of a step."""
+
+    history: StepHistory
+    """That this was found in."""
+    slots: frozenset[int]
+    card_hash: Hash | None = None
+    """Of the card whose audit rate `counted` is by."""
+    counted: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """What a step adds to a record."""
 
-    root: Hash
-    """That its leaves stand under."""
+    history: StepHistory
+    """That this was made of."""
     judged: tuple[Judged, ...]
     scored: tuple[ScoredLeaf, ...]
 
@@ -145,21 +228,22 @@ class Reader:
         self._sources = sources
         self._provider = provider
         self._quorum = quorum
+        self._own: dict[int, _Own] = {}
         self._final: dict[int, _Step] = {}
         """Steps to which nothing is added any more."""
         self._submissions: dict[int, tuple[Hash, list[Submission]]] = {}
         """Own leaves of the other steps, with the root that they stand under."""
-        self._files: dict[Hash, EvidenceFile] = {}
-        """By the root that was voted, cut down to own leaves."""
-        self._tries: Counter[Hash] = Counter()
+        self._files: dict[tuple[int, Hash], EvidenceFile] = {}
+        """By the step and the root that was voted, cut down to own leaves."""
+        self._tries: Counter[tuple[int, Hash]] = Counter()
 
     def read(self, last: int | None = None) -> Record | None:
         """Return the record up to a step, or as of now; None while no step is open.
 
         Raises: NetworkError, PeerError, ChainError.
         """
-        events = self._sources.events()
-        histories = [own for own in _histories(events) if own.opened is not None and (last is None or own.step <= last)]
+        found = Steps.of(self._sources.events())
+        histories = found.opened(last)
         if not histories:
             return None
         card_hash = self._sources.card_hash(_offer(histories[-1]))
@@ -167,17 +251,25 @@ class Reader:
         steps: list[_Step] = []
         missing: list[str] = []
         counted: dict[int, frozenset[int]] = {}
+        under_way = 0
         for history in histories:
+            own = self._own_of(history)
+            if not own.slots:
+                continue
+            if not history.votes and not _is_over(history):
+                under_way += len(own.slots)
             if history.step < first or self._sources.card_hash(_offer(history)) != card_hash:
                 continue
-            counted[history.step] = counted_slots(history, self._provider, card.audit_bps)
+            if own.card_hash != card_hash:
+                own.card_hash, own.counted = card_hash, counted_slots(history, self._provider, card.audit_bps)
+            counted[history.step] = own.counted
             if not history.votes:
                 continue
             try:
-                steps.append(self._step(history, missing))
+                steps.append(self._step(history, own.slots, missing))
             except (Unavailable, PeerError) as error:
                 missing.append(f"the leaves of step {history.step}: {error}")
-        plants = {event.leaf_hash for event in events if isinstance(event, PlantRevealed)}
+        plants = found.plants
         scored = (
             leaf
             for step in steps
@@ -191,119 +283,79 @@ class Reader:
             first=first,
             last=histories[-1].step,
             total=sum(map(len, counted.values())),
-            under_way=sum(
-                len(slots_of(history, self._provider))
-                for history in histories
-                if not history.votes and not _is_over(history)
-            ),
+            under_way=under_way,
             standing=Standing.of(card.evidence, scored),
             leaves=tuple(leaf for step in steps for leaf in step.judged),
             missing=tuple(missing),
         )
 
-    def _step(self, history: StepHistory, missing: list[str]) -> _Step:
+    def _own_of(self, history: StepHistory) -> _Own:
+        kept = self._own.get(history.step)
+        if kept is None or kept.history is not history:
+            kept = self._own[history.step] = _Own(history, slots_of(history, self._provider))
+        return kept
+
+    def _step(self, history: StepHistory, slots: frozenset[int], missing: list[str]) -> _Step:
         """Return what a step adds; what is not to be had of its evidence is noted. Raises: NetworkError, PeerError."""
-        root = ZERO_HASH if history.committed is None else history.committed.submission_root
         kept = self._final.get(history.step)
-        if kept is not None and kept.root == root:
+        if kept is not None and kept.history is history:
             return kept
-        own = self._own_leaves(history)
+        if kept is not None and _judged_by(kept.history) == _judged_by(history):
+            self._final[history.step] = kept = replace(kept, history=history)
+            return kept
+        leaves = self._leaves(history, slots)
         noted = len(missing)
-        files = list(self._evidence(history, own, missing)) if own else []
-        judged = tuple(_judged(history, leaf, files, self._quorum) for leaf in own)
-        made = _Step(root, judged, tuple(scored_leaves(files, own)))
+        panel = self._panel(history, leaves, missing)
+        judged = tuple(_judged(panel, leaf, self._quorum, history.finalized is not None) for leaf in leaves)
+        made = _Step(history, judged, tuple(scored_leaves(panel, leaves)))
         if history.finalized is not None and len(missing) == noted:
             self._final[history.step] = made
             self._submissions.pop(history.step, None)
             for vote in history.votes.values():
-                self._files.pop(vote.evidence_root, None)
+                self._files.pop((history.step, vote.evidence_root), None)
         return made
 
-    def _own_leaves(self, history: StepHistory) -> list[Submission]:
+    def _leaves(self, history: StepHistory, slots: frozenset[int]) -> list[Submission]:
         """Return the provider's leaves of a step, taken slots last. Raises: NetworkError, PeerError."""
-        slots = slots_of(history, self._provider)
         delivered = [event.leaf for slot, event in sorted(history.delivered.items()) if slot in slots]
         if history.committed is None or history.opened is None or len(delivered) == len(slots):
             return delivered
         root = history.committed.submission_root
         kept = self._submissions.get(history.step)
         if kept is None or kept[0] != root:
-            served = committed_leaves(self._sources, history)
+            served = committed_leaves(history, self._sources.leaves)
             kept = root, sorted((leaf for leaf in served if leaf.slot in slots), key=lambda leaf: leaf.slot)
             self._submissions[history.step] = kept
         return kept[1] + delivered
 
-    def _evidence(self, history: StepHistory, own: Sequence[Submission], missing: list[str]) -> Iterator[EvidenceFile]:
-        """Yield what the panel's members published of these leaves; note what is not to be had."""
-        wanted = {leaf.struct_hash() for leaf in own}
-        for vote in votes_with_evidence(history):
-            root = vote.evidence_root
-            if root not in self._files and self._tries[root] < TRIES:
-                if history.finalized is not None:
-                    self._tries[root] += 1
-                try:
-                    file = evidence_file(self._sources, root)
-                except (Unavailable, PeerError) as error:
-                    missing.append(f"the evidence of {vote.provider} on step {history.step}: {error}")
-                    continue
-                kept = tuple(entry for entry in file.leaves if entry.leaf_hash in wanted)
-                self._files[root] = replace(file, leaves=kept)
-            if root in self._files:
-                yield as_voted(self._files[root], vote, history, own)
+    def _panel(self, history: StepHistory, leaves: Sequence[Submission], missing: list[str]) -> list[Published]:
+        """Return what the panel voted and published of these leaves; note what is not to be had."""
+        wanted = {leaf.struct_hash() for leaf in leaves}
+        panel = panel_of(history, partial(self._file, history, wanted))
+        missing += [f"the evidence of {seat.member} on step {history.step}: {seat.missing}" for seat in _lost(panel)]
+        return panel
+
+    def _file(self, history: StepHistory, wanted: set[Hash], vote: VoteRevealed) -> EvidenceFile | None:
+        key = (history.step, vote.evidence_root)
+        if key not in self._files:
+            if self._tries[key] >= TRIES:
+                return None
+            if history.finalized is not None:
+                self._tries[key] += 1
+            file = evidence_file(self._sources.evidence, history, vote)
+            self._files[key] = replace(file, leaves=tuple(own for own in file.leaves if own.leaf_hash in wanted))
+        return self._files[key]
 
 
 def suspects(sources: Sources, history: StepHistory, rules: EvidenceRules) -> tuple[set[Address], str]:
     """Return the providers with a leaf in a step for which its panel published scores that reach a level, and why not
     all that was published could be read, empty if it could. Raises: NetworkError, PeerError.
     """
-    files, missing = [], ""
-    leaves = [*committed_leaves(sources, history), *(event.leaf for event in history.delivered.values())]
-    for vote in votes_with_evidence(history):
-        try:
-            files.append(as_voted(evidence_file(sources, vote.evidence_root), vote, history, leaves))
-        except (Unavailable, PeerError) as error:
-            missing = str(error)
+    leaves = [*committed_leaves(history, sources.leaves), *(event.leaf for event in history.delivered.values())]
+    panel = panel_of(history, partial(evidence_file, sources.evidence, history))
     owners = {leaf.struct_hash(): leaf.provider for leaf in leaves}
-    found = {owners[leaf.leaf_hash] for leaf in scored_leaves(files, leaves) if rules.reached(leaf.scores)}
-    return found, missing
-
-
-def committed_leaves(sources: Sources, history: StepHistory) -> Sequence[Submission]:
-    """Return the leaves under the root of a step, none if it has no root. Raises: NetworkError, PeerError."""
-    if history.committed is None or history.opened is None:
-        return []
-    served, root = sources.leaves(history.step), history.committed.submission_root
-    found = submission_root(served, history.opened.slots)
-    if found != root:
-        raise Malformed("leaves", expected=f"the root {to_hex(root)} on chain", got=to_hex(found))
-    return served
-
-
-def votes_with_evidence(history: StepHistory) -> list[VoteRevealed]:
-    """Return the votes of a panel's members that published evidence, seat by seat."""
-    votes = [history.votes[member] for member in history.panel if member in history.votes]
-    # A vote without a root is an abstention on the whole step.
-    return [vote for vote in votes if vote.evidence_root != ZERO_HASH]
-
-
-def as_voted(
-    file: EvidenceFile, vote: VoteRevealed, history: StepHistory, leaves: Sequence[Submission]
-) -> EvidenceFile:
-    """Return what a member published of these leaves, without what its vote on chain contradicts: a number that it was
-    not ready to vote by costs it nothing.
-    """
-    slots = {leaf.struct_hash(): leaf.slot for leaf in leaves}
-    voted = unpack_outcomes(vote.outcomes, history.positions)
-    kept = [own for own in file.leaves if own.leaf_hash in slots and voted[slots[own.leaf_hash]] is own.outcome]
-    return replace(file, leaves=tuple(kept))
-
-
-def evidence_file(sources: Sources, root: Hash) -> EvidenceFile:
-    """Return the evidence file of a root. Raises: NetworkError, PeerError."""
-    file = EvidenceFile.parse(sources.evidence(root))
-    if file.root() != root:
-        raise Malformed("evidence", expected=to_hex(root), got=to_hex(file.root()))
-    return file
+    found = {owners[leaf.leaf_hash] for leaf in scored_leaves(panel, leaves) if rules.reached(leaf.scores)}
+    return found, "; ".join(seat.missing for seat in _lost(panel))
 
 
 class PublicSources:
@@ -313,23 +365,38 @@ class PublicSources:
         self._chain = chain
         self._client = client
         self._pool = pool
-        self._events: list[Event] = []
+        self._steps = Steps()
         self._next_block = chain.deployment.deployed_block
+        """Before it all is known for good."""
         self._card_hashes: dict[int, Hash] = {}
         self._cards: dict[Hash, Card] = {}
 
-    def events(self) -> Sequence[Event]:
-        """Return the events of all steps of the pool; only new blocks are read. Raises: NetworkError, ChainError."""
-        chain, head, pool = self._chain, self._chain.frozen().number, self._pool.to_bytes(32)
+    def events(self) -> Steps:
+        """Return the events of all steps of the pool; only new blocks are read.
+
+        They are kept range by range: where the chain stops answering, the next look goes on from there.
+        Raises: NetworkError, ChainError.
+        """
+        deployed, head = self._chain.deployment.deployed_block, self._chain.frozen().number
         start = min(self._next_block, head + 1)
+        while True:
+            end = min(start + BLOCKS_A_READ - 1, head)
+            self._steps.replace_from(start, self._read(start, end))
+            self._next_block = max(deployed, min(end, head - REREAD_BLOCKS) + 1)
+            start = end + 1
+            if start > head:
+                return self._steps
+
+    def _read(self, start: int, end: int) -> list[Event]:
+        """Return the events of some blocks, both ends included, in the order of the chain."""
+        chain, pool = self._chain, self._pool.to_bytes(32)
         wanted = (([SUBMISSION_LEDGER, VOTING_PANEL], [None, pool]), ([PLANTED_FAULTS], [None, None, pool]))
-        self._events = [event for event in self._events if event.place.block_number < start] + [
+        found = [
             event
             for contracts, topics in wanted
-            for event in read_events(chain, chain.deployment, start, head, only=contracts, topics=topics)
+            for event in read_events(chain, chain.deployment, start, end, only=contracts, topics=topics)
         ]
-        self._next_block = max(chain.deployment.deployed_block, head + 1 - REREAD_BLOCKS)
-        return self._events
+        return sorted(found, key=lambda event: (event.place.block_number, event.place.log_index))
 
     def judged_up_to(self, provider: Address) -> int:
         """Return the step after the last one for which a run of a provider was ruled on."""
@@ -356,15 +423,10 @@ class PublicSources:
         return self._client.evidence(evidence_root)
 
 
-def _histories(found: Sequence[Event]) -> list[StepHistory]:
-    """Return the histories of the steps that were opened, the oldest first."""
-    by_step: dict[int, list[Event]] = defaultdict(list)
-    pools = {event.pool for event in found if isinstance(event, StepOpened)}
-    for event in found:
-        step = getattr(event, "step", None)
-        if step is not None:
-            by_step[step].append(event)
-    return [StepHistory.of(own, pool, step) for pool in pools for step, own in sorted(by_step.items())]
+def _key(event: Event) -> _Key | None:
+    """Return the pool and the step that an event is about, None for one that is about no step."""
+    step = getattr(event, "step", None)
+    return None if step is None else (getattr(event, "pool", 0), step)
 
 
 def _is_over(history: StepHistory) -> bool:
@@ -376,13 +438,21 @@ def _offer(history: StepHistory) -> int:
     return history.opened.offer
 
 
-def _judged(history: StepHistory, leaf: Submission, files: Sequence[EvidenceFile], quorum: int) -> Judged:
-    leaf_hash = leaf.struct_hash()
-    entries = [entry for file in files for entry in file.leaves if entry.leaf_hash == leaf_hash]
-    said = [entry for entry in entries if entry.outcome is not Outcome.ABSTAIN]
-    scores = median_scores(said)
-    decided = panel_outcome(history, leaf.slot, quorum)
-    outcome = None if decided is Outcome.ABSTAIN and history.finalized is None else decided
+def _judged_by(history: StepHistory) -> tuple[object, ...]:
+    """Return what a finalised step's part of a record is made of, so far as the chain tells it."""
+    return history.committed, history.delivered, history.panel, history.votes, history.finalized
+
+
+def _lost(panel: Sequence[Published]) -> list[Published]:
+    """Return the seats whose votes name files that cannot be had."""
+    return [seat for seat in panel if seat.is_lost]
+
+
+def _judged(panel: Sequence[Published], leaf: Submission, quorum: int, is_final: bool) -> Judged:
+    said = said_of(panel, leaf)
+    scores = median_scores(said, judges_of(panel, leaf.slot))
+    decided = decide((seat.outcomes[leaf.slot] for seat in panel if seat.outcomes is not None), quorum)
+    outcome = None if decided is Outcome.ABSTAIN and not is_final else decided
     shown = next((entry for entry in said if entry.outcome is outcome), said[0] if said else None)
     measured = next((entry for entry in said if scores is not None and scores_of(entry.measures) == scores), shown)
     return Judged(

@@ -1,8 +1,8 @@
 """How a provider stands: the evidence against it, recounted from what panels published. Pure.
 
 A leaf's score in each part of the checks is the median of those that the members of its panel published, the lower of
-the middle two where their number is even, and only where more than half of the members that judged it published one: so
-one liar moves nothing.
+the middle two where their number is even, and only where more than half of the members that judged it, by the votes on
+chain, published one: so one liar moves nothing, be it the first to publish or the only one whose file is served.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from stannary.e_process import PARTS, Counts, EvidenceRules, Scores
-from stannary.evidence import EvidenceFile, LeafEvidence, Measure
+from stannary.evidence import LeafEvidence, Measure
+from stannary.published import Published, judges_of, said_of
 from stannary.structs import Submission
-from stannary.types import Hash, Outcome
+from stannary.types import Hash
 
 SCORES = tuple(f"score of the {part}" for part in PARTS)
 """The measures of an evidence file that evidence is made of: by part of the checks, the largest share of its limit that
@@ -52,28 +53,27 @@ class Standing:
         return cls(counts, float(rules.log10(counts)), found)
 
 
-def scored_leaves(files: Sequence[EvidenceFile], leaves: Iterable[Submission]) -> list[ScoredLeaf]:
+def scored_leaves(panel: Sequence[Published], leaves: Iterable[Submission]) -> list[ScoredLeaf]:
     """Return the leaves of one step for which its panel published scores, in their order.
 
-    `files` holds the evidence of the members that revealed, one file each, checked against the roots on chain; `leaves`
-    are those under the step's root and those delivered in slots taken on chain.
+    `leaves` are those under the step's root and those delivered in slots taken on chain.
     """
-    # The first entry on a leaf counts, so that nobody speaks twice.
-    members = [{entry.leaf_hash: entry for entry in reversed(file.leaves)} for file in files]
     found = []
     for leaf in leaves:
-        leaf_hash = leaf.struct_hash()
-        entries = [entry for member in members if (entry := member.get(leaf_hash)) is not None]
-        scores = median_scores([entry for entry in entries if entry.outcome is not Outcome.ABSTAIN])
+        scores = median_scores(said_of(panel, leaf), judges_of(panel, leaf.slot))
         if scores is not None:
-            found.append(ScoredLeaf(leaf.step, leaf.slot, leaf_hash, scores))
+            found.append(ScoredLeaf(leaf.step, leaf.slot, leaf.struct_hash(), scores))
     return found
 
 
-def median_scores(entries: Sequence[LeafEvidence]) -> Scores | None:
-    """Return the scores of a leaf that these members judged, None if half of them or fewer published any."""
+def median_scores(entries: Sequence[LeafEvidence], judges: int) -> Scores | None:
+    """Return the scores of a leaf from what is known of its judges, None if half of these or fewer published any.
+
+    `judges` is how many there are by the votes on chain: what one of them says first, or alone as the files of the
+    others are withheld, is no score yet.
+    """
     published = [scores for entry in entries if (scores := scores_of(entry.measures)) is not None]
-    if 2 * len(published) <= len(entries):
+    if 2 * len(published) <= judges:
         return None
     return tuple(sorted(part)[(len(part) - 1) // 2] for part in zip(*published, strict=True))
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stannary.accusation import Accusation
 from stannary.chain import Block, Case, StepHistory
-from stannary.errors import OperatorError, PeerError, Reverted, Unavailable
+from stannary.chain.events import CaseOpened
+from stannary.errors import ChainError, NetworkError, PeerError, Reverted, StannaryError, Unavailable
 from stannary.provider_record import Reader, Record, Sources, suspects
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling
-from validator.budget import Budget
+from validator.budget import Budget, again_s, may_be_sent
 from validator.hearing import Hearing, take_turn
 from validator.inspection import Inspector, Work
 from validator.parts import Parts
@@ -32,13 +33,19 @@ TRIES = 10
 """How often."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Heard:
-    """An accusation that is being measured."""
+    """An accusation that is being measured, or that is to be sent."""
 
     accusation: Accusation
     hearing: Hearing
     work: Work
+    is_sent: bool = False
+    """Whether it may be on its way into a block; its bond is counted."""
+    failure: str = ""
+    """Why it was not sent at the last try."""
+    try_at: float = 0.0
+    """When it is tried again."""
 
 
 class Accuser:
@@ -52,17 +59,25 @@ class Accuser:
         open_case: Callable[[Accusation], int],
         budget: Budget,
         *,
+        cases: Callable[[Address, Block], Sequence[CaseOpened]],
         quorum: int,
         bond_wei: int,
         challenge_seconds: int,
         clock: Callable[[], float],
+        forget: Callable[[Accusation], None] = lambda _: None,
     ) -> None:
-        """`open_case` serves and sends an accusation. Units: wei of the payout token, seconds."""
+        """`open_case` serves and sends an accusation, `forget` is told of each that needs nothing more.
+
+        `cases` returns the cases of the pool about a provider as they were opened, up to a block. Units: wei of the
+        payout token, seconds.
+        """
         self._parts = parts
         self._inspector = inspector
         self._sources = sources
         self._open_case = open_case
         self._budget = budget
+        self._cases = cases
+        self._forget = forget
         self._quorum = quorum
         self._bond_wei = bond_wei
         self._challenge_seconds = challenge_seconds
@@ -83,6 +98,10 @@ class Accuser:
         self._look_at: dict[Address, float] = {}
         """When what was missing is asked for again."""
         self._heard: dict[Address, _Heard] = {}
+        self._resolved: dict[int, Case] = {}
+        """Cases about suspects that change no more."""
+        self._waited: dict[Address, int] = {}
+        """The case of somebody else that was waited for since a provider became suspect."""
 
     def tick(self, at: Block) -> bool:
         """Do one slice of work; say whether there is more of it. Raises: NetworkError, ChainError."""
@@ -92,15 +111,19 @@ class Accuser:
         if self._next < settled:
             self._unread |= set(range(self._next, settled))
             self._next = settled
-        now = self._clock()
+        now, last = self._clock(), settled - 1
         due = sorted(step for step in self._unread if self._read_at.get(step, now) <= now)
+        failed: StannaryError | None = None
+        # What is away for one of them must not keep the others waiting.
         if due:
-            self._read(due[-1])
+            failed = _failure(self._read, due[-1])
         for provider in sorted(self._suspects - set(self._heard)):
-            if self._looked.get(provider) != settled - 1 or self._look_at.get(provider, math.inf) <= now:
-                self._look(provider, settled - 1, at)
+            if self._looked.get(provider) != last or self._look_at.get(provider, math.inf) <= now:
+                failed = _failure(self._look, provider, last, at) or failed
         for provider in sorted(self._heard):
-            self._hear(provider, at)
+            failed = _failure(self._hear, provider, at) or failed
+        if failed is not None:
+            raise failed
         return len(due) > 1 or any(heard.work.is_sliced for heard in self._heard.values())
 
     def _read(self, step: int) -> None:
@@ -125,44 +148,87 @@ class Accuser:
     def _look(self, provider: Address, last: int, at: Block) -> None:
         reader = self._readers.setdefault(provider, Reader(self._sources, provider, self._quorum))
         self._looked[provider] = last
-        self._look_at.pop(provider, None)
+        # What fails on the way is tried again, even if no step settles any more.
+        self._look_at[provider] = self._clock() + AGAIN_S
         try:
             record = reader.read(last)
             accusation = None if record is None else record.accusation(self._parts.rules.pool)
         except PeerError as error:
             log.warning("the record of %s cannot be read: %s", provider, error)
             return
-        if record is None:
-            return
-        if record.missing:
-            self._look_at[provider] = self._clock() + AGAIN_S
+        is_waiting = record is not None and self._weigh(record, accusation, at)
+        if record is None or not (record.missing or is_waiting):
+            del self._look_at[provider]
+
+    def _weigh(self, record: Record, accusation: Accusation | None, at: Block) -> bool:
+        """Have a provider's leaves measured if its record suffices; say whether a case must end before that."""
+        provider, last = record.provider, record.last
         found = record.standing.log10 if accusation is None else record.as_juror(accusation)
         said = f"what panels published of {provider} up to step {last} is evidence of 10^{found:.2f}"
         if accusation is None or found < record.rules.slash_log10:
             log.info("%s; 10^%g may be slashed", said, record.rules.slash_log10)
             if not record.missing:
-                self._suspects.discard(provider)
-        elif self._may_accuse(record, said, at):
+                self._drop(provider)
+            return False
+        open_case = self._open_case_to_wait_for(provider, at)
+        if open_case is not None:
+            log.info("%s; case %d about it is open already", said, open_case)
+            return True
+        if self._may_accuse(record, said, at):
             log.warning("%s; measuring its leaves again", said)
             now = self._clock()
             hearing = Hearing(self._parts, self._inspector, self._clock, accusation, first=record.first)
             work = Work(("accusation", last, 0), now + self._challenge_seconds, 0, now)
             self._heard[provider] = _Heard(accusation, hearing, work)
+        return False
 
     def _may_accuse(self, record: Record, said: str, at: Block) -> bool:
-        case = self._newest_case(record.provider, at)
-        if case is not None and case.phase is not CasePhase.RESOLVED:
-            log.info("%s; it is accused already", said)
-            return False
         # What others brought without success may have been brought so that it fails.
-        if case is not None and case.disputant == self._parts.provider and not _is_new(record, case):
+        own = (case for _, case in self._cases_about(record.provider, at) if case.disputant == self._parts.provider)
+        lost = next((case for case in own if case.outcome is not Outcome.FAULT), None)
+        if lost is not None and not _is_new(record, lost):
             log.warning("%s; not accused, a jury has heard this from here and did not convict", said)
-            self._suspects.discard(record.provider)
+            self._drop(record.provider)
             return False
         if self._budget.left < self._bond_wei:
             log.error("%s; not accused, the cap on bonds is reached", said)
             return False
         return True
+
+    def _open_case_to_wait_for(self, provider: Address, at: Block) -> int | None:
+        """Return the case after which a provider is looked at again, None if it may be accused now.
+
+        Others' cases may be meant to fail. So of those, only the first that is met while the suspicion lasts is waited
+        for, and what has convicted already: an accusation beside that one slashes nobody.
+        """
+        found = {number: case for number, case in self._cases_about(provider, at) if number not in self._resolved}
+        for number, case in found.items():
+            if case.disputant == self._parts.provider or case.phase is CasePhase.RULED:
+                return number
+        if not found:
+            return None
+        first = self._waited.setdefault(provider, min(found))
+        return first if first in found else None
+
+    def _cases_about(self, provider: Address, at: Block) -> list[tuple[int, Case]]:
+        """Return the accusations of a provider and their numbers, the newest first."""
+        about = []
+        for number in sorted((event.case_id for event in self._accusations(provider, at)), reverse=True):
+            case = self._resolved.get(number) or self._parts.court.case(number, at)
+            if case is None:
+                continue
+            if case.phase is CasePhase.RESOLVED:
+                self._resolved[number] = case
+            about.append((number, case))
+        return about
+
+    def _accusations(self, provider: Address, at: Block) -> list[CaseOpened]:
+        return [event for event in self._cases(provider, at) if event.details.kind is CaseKind.STATISTICS]
+
+    def _drop(self, provider: Address) -> None:
+        """Suspect a provider no more, until another leaf speaks against it."""
+        self._suspects.discard(provider)
+        self._waited.pop(provider, None)
 
     def _hear(self, provider: Address, at: Block) -> None:
         """Measure one slice, and accuse once that is enough for a conviction."""
@@ -170,35 +236,85 @@ class Accuser:
         ruling = take_turn(heard.hearing, heard.work, at, self._clock)
         if ruling is None:
             return
-        del self._heard[provider]
         said = f"{provider} up to step {heard.accusation.last_step}: {heard.hearing.tell()}"
-        if ruling is not Ruling.FAULT:
-            log.warning("%s; not accused%s", said, heard.work.failure and f": {heard.work.failure}")
-            self._suspects.discard(provider)
+        if ruling is Ruling.FAULT:
+            self._send(heard, said, at)
             return
-        if not self._budget.take(self._bond_wei):
+        self._end(heard)
+        log.warning("%s; not accused%s", said, heard.work.failure and f": {heard.work.failure}")
+        # What could not be measured says nothing of the provider.
+        if ruling is Ruling.ACCEPT:
+            self._drop(provider)
+
+    def _send(self, heard: _Heard, said: str, at: Block) -> None:
+        """Accuse; what fails is tried again within the window, and what may have been sent is looked for first."""
+        if heard.is_sent and self._has_found(heard, said, at):
+            return
+        now, is_over = self._clock(), bool(heard.failure) and self._clock() >= heard.work.until
+        if now < heard.try_at and not is_over:
+            return
+        if is_over:
+            log.error("%s; not accused in time: %s", said, heard.failure)
+            self._give_up(heard)
+            return
+        if not heard.is_sent and not self._budget.take(self._bond_wei):
             log.error("%s; not accused, the cap on bonds is reached", said)
+            self._end(heard)
             return
         try:
             number = self._open_case(heard.accusation)
-        except (Reverted, OperatorError) as error:
-            self._budget.give_back(self._bond_wei)
+        except Reverted as error:
+            if heard.is_sent and self._has_found(heard, said, self._parts.ledger.frozen()):
+                return
             log.error("%s; the accusation failed: %s", said, error)
-            return
+            self._give_up(heard, is_taken=True)
+        except StannaryError as error:
+            heard.is_sent = heard.is_sent or may_be_sent(error)
+            if not heard.is_sent:
+                self._budget.give_back(self._bond_wei)
+            if str(error) != heard.failure:
+                log.error("%s; the accusation failed, and is tried again: %s", said, error)
+            heard.failure, heard.try_at = str(error), self._clock() + again_s(error, self._challenge_seconds)
+        else:
+            self._opened(heard, said, number)
+
+    def _has_found(self, heard: _Heard, said: str, at: Block) -> bool:
+        """Say whether an accusation that may have been sent is on chain; if so it is held."""
+        accused, own = heard.accusation, self._parts.provider
+        numbers = [
+            event.case_id
+            for event in self._accusations(accused.provider, at)
+            if event.details.disputant == own and event.details.evidence_hash == accused.evidence_hash()
+        ]
+        if numbers:
+            self._opened(heard, said, max(numbers))
+        return bool(numbers)
+
+    def _opened(self, heard: _Heard, said: str, number: int) -> None:
         self._budget.hold(number, self._bond_wei)
         log.warning("%s; case %d opened", said, number)
+        self._end(heard)
 
-    def _newest_case(self, provider: Address, at: Block) -> Case | None:
-        """Return the last accusation of a provider, whoever brought it."""
-        court = self._parts.court
-        cases = (court.case(number, at) for number in range(court.case_count(at), 0, -1))
-        wanted = (case for case in cases if case is not None and case.kind is CaseKind.STATISTICS)
-        return next((case for case in wanted if case.provider == provider), None)
+    def _give_up(self, heard: _Heard, *, is_taken: bool = False) -> None:
+        if is_taken or heard.is_sent:
+            self._budget.give_back(self._bond_wei)
+        self._end(heard)
+
+    def _end(self, heard: _Heard) -> None:
+        del self._heard[heard.accusation.provider]
+        self._forget(heard.accusation)
+
+
+def _failure(act: Callable[..., None], *arguments: object) -> StannaryError | None:
+    """Return what kept something from being done, if anything."""
+    try:
+        act(*arguments)
+    except (NetworkError, PeerError, ChainError) as error:
+        return error
+    return None
 
 
 def _is_new(record: Record, case: Case) -> bool:
-    """Say whether there is more than a case was about: it convicted, or the leaves after it suffice by themselves."""
-    if case.outcome is Outcome.FAULT:
-        return True
+    """Say whether there is more than a case was about: the leaves after it suffice by themselves."""
     later = record.accusation(case.pool, case.step + 1) if case.step < record.last else None
     return later is not None and record.as_juror(later) >= record.rules.slash_log10

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eth_account.signers.local import LocalAccount
 
+from contracts import ContractName
 from stannary.accusation import Accusation
 from stannary.admission import admit, require_coordinator
 from stannary.cards import Card
@@ -30,19 +31,20 @@ from stannary.chain import (
     StepState,
     events,
 )
-from stannary.chain.names import STAKE_MANAGER
+from stannary.chain.names import DISPUTE_COURT, STAKE_MANAGER
 from stannary.client import CoordinatorClient
 from stannary.commitments import vote_commitment
 from stannary.confined import ConfinedReader
-from stannary.disputes import open_accusation, open_dispute
+from stannary.disputes import Showcase, open_accusation, open_dispute
 from stannary.environments import Environment, load_environment
 from stannary.errors import SettingsError
-from stannary.provider_record import PublicSources
+from stannary.provider_record import REREAD_BLOCKS, PublicSources
+from stannary.structs import Submission
 from stannary.types import Address, CaseKind, Hash, Role, Ruling, parse_address, to_hex
 from stannary.waiting import until_answered
 from validator.accuser import Accuser
 from validator.budget import Budget
-from validator.checks import Rules
+from validator.checks import Leaf, Rules
 from validator.fetching import fetch
 from validator.inspection import Inspector
 from validator.parts import Parts
@@ -61,6 +63,8 @@ VOTE_GAS = 500_000
 """Gas that the node's account must be able to pay: a vote committed and revealed, with room."""
 SEND_WAIT_S = 60.0
 """How long one transaction is waited for before the chain is looked at again."""
+SHOWN = "accusations"
+"""The folder of a watcher's run folder that is served to jurors: accusations, and the files of disputed leaves."""
 T = TypeVar("T")
 
 
@@ -72,6 +76,75 @@ class Patiently(Protocol):
         ...
 
 
+class EventLog:
+    """Events of one kind, read as the chain grows: only new blocks, and the newest again, which may be replaced."""
+
+    def __init__(self, chain: Chain, contract: ContractName, topics: Sequence[bytes | None]) -> None:
+        """`topics` says what is indexed in the events."""
+        self._chain = chain
+        self._contract = contract
+        self._topics = topics
+        self._found: list[events.Event] = []
+        self._next_block = chain.deployment.deployed_block
+        """Before it all is known for good."""
+        self._read_at: Hash | None = None
+        """The block that was read up to last."""
+
+    def read(self, at: Block) -> Sequence[events.Event]:
+        """Return the events up to a block. They are kept range by range: what is broken off goes on from there.
+
+        Raises: NetworkError, ChainError.
+        """
+        if self._read_at == at.hash:
+            return self._found
+        self._read_at = None
+        chain, deployed = self._chain, self._chain.deployment.deployed_block
+        start = min(self._next_block, at.number + 1)
+        self._found = [event for event in self._found if event.place.block_number < start]
+        self._next_block = start
+        while start <= at.number:
+            end = min(start + events.BLOCKS_A_READ - 1, at.number)
+            self._found += events.read_events(
+                chain, chain.deployment, start, end, only=[self._contract], topics=self._topics
+            )
+            start = end + 1
+            self._next_block = max(deployed, min(start, at.number + 1 - REREAD_BLOCKS))
+        self._read_at = at.hash
+        return self._found
+
+
+class ChainCases:
+    """The cases of a pool as they were opened, by whom they are about."""
+
+    def __init__(self, chain: Chain, pool: int) -> None:
+        self._chain = chain
+        self._pool = pool
+        self._logs: dict[Address, EventLog] = {}
+
+    def __call__(self, provider: Address, at: Block) -> list[events.CaseOpened]:
+        """Return the cases about a provider up to a block. Raises: NetworkError, ChainError."""
+        if provider not in self._logs:
+            topics = [None, None, self._pool.to_bytes(32), _word(provider)]
+            self._logs[provider] = EventLog(self._chain, DISPUTE_COURT, topics)
+        return [event for event in self._logs[provider].read(at) if isinstance(event, events.CaseOpened)]
+
+
+class KeepingInspector(Inspector):
+    """An inspector that has the files of the leaves that it judges kept, as long as a jury may ask for them."""
+
+    def __init__(
+        self, parts: Parts, clock: Callable[[], float], stop: threading.Event, keep: Callable[[Submission, bytes], None]
+    ) -> None:
+        super().__init__(parts, clock, stop)
+        self._keep = keep
+
+    def file_of(self, leaf: Leaf) -> bytes:
+        """Return a leaf's file, and have it kept. Raises: NetworkError, PeerError."""
+        data = super().file_of(leaf)
+        self._keep(leaf.submission, data)
+        return data
+
+
 class ChainLedger:
     """The chain as the loop sees it: the steps of one pool, one validator."""
 
@@ -81,6 +154,8 @@ class ChainLedger:
         self._provider = provider
         self._sender = sender
         self._offers: dict[int, Offer] = {}
+        self._nodes: dict[Address, EventLog] = {}
+        """The nodes that providers ever took on."""
 
     def frozen(self) -> Block:
         """Return the newest block."""
@@ -102,6 +177,10 @@ class ChainLedger:
     def history(self, step: int, at: Block) -> StepHistory:
         """Return what the events of a step say."""
         return self._chain.step_history(self._pool, step, at)
+
+    def settled_histories(self, steps: range, at: Block) -> Iterator[StepHistory]:
+        """Yield what the events of settled steps in a row say, up to the settlement of each."""
+        return self._chain.settled_histories(self._pool, steps, at)
 
     def panel(self, step: int, at: Block) -> list[Address]:
         """Return the panel of a step."""
@@ -127,10 +206,11 @@ class ChainLedger:
         """Say whether a node acts, or ever acted, for a provider: whoever it acts for now, its signatures stay."""
         if self.provider_of(node, at) == provider:
             return True
-        chain, topics = self._chain, [None, *(bytes.fromhex(each[2:]).rjust(32, b"\0") for each in (node, provider))]
-        first = chain.deployment.deployed_block
-        found = events.read_events(chain, chain.deployment, first, at.number, only=[STAKE_MANAGER], topics=topics)
-        return any(isinstance(event, events.NodeAdded) for event in found)
+        if provider not in self._nodes:
+            self._nodes[provider] = EventLog(self._chain, STAKE_MANAGER, [None, None, _word(provider)])
+        return any(
+            isinstance(event, events.NodeAdded) and event.node == node for event in self._nodes[provider].read(at)
+        )
 
     def offer(self, number: int, at: Block) -> Offer:
         """Return the offer that a step was opened under; an offer in force never changes."""
@@ -222,6 +302,11 @@ class ChainCourt:
         return self._chain.dispute_court.resolve(self._sender, case_id)
 
 
+def _word(address: Address) -> bytes:
+    """Return an address as it is indexed in an event."""
+    return bytes.fromhex(address[2:]).rjust(32, b"\0")
+
+
 def rules_of(terms: PoolTerms, chain: Chain, pool: int) -> Rules:
     """Return what the checks need of a pool's terms."""
     return Rules(
@@ -274,46 +359,77 @@ def assemble_watch(settings: WatchSettings, account: LocalAccount, stop: threadi
     patiently(lambda: sender.require_fees(VOTE_GAS))
     parts = _parts(settings, account, chain, terms, parse_address(str(account.address)), sender, patiently)
 
-    def open_case(step: int, slot: int, kind: CaseKind) -> int:
-        leaves = [leaf.submission.submission() for leaf in parts.coordinator.leaves(step).leaves]
-        location = settings.location or settings.coordinator_url
-        return open_dispute(chain, sender, settings.pool, step, slot, leaves, kind=kind, location=location)
+    showcase = showcase_of(settings)
 
-    folder = settings.run_dir / "accusations"
+    def open_case(leaf: Leaf, committed: Sequence[Leaf], kind: CaseKind) -> int:
+        step, slot = leaf.submission.step, leaf.submission.slot
+        leaves = [each.submission for each in committed]
+        shown = None if showcase is None else showcase.show_leaf(leaf.submission.struct_hash())
+        location, served = shown or (settings.location or settings.coordinator_url, None)
+        return open_dispute(
+            chain, sender, settings.pool, step, slot, leaves, kind=kind, location=location, served=served
+        )
 
     def accuse(accusation: Accusation) -> int:
-        if settings.accusations_url is None:
-            raise SettingsError(f"where is {folder} served? give --accusations-url")
-        name = f"{to_hex(accusation.evidence_hash())}.json"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(accusation.to_bytes())
-        return open_accusation(chain, sender, accusation, f"{settings.accusations_url.rstrip('/')}/{name}")
+        if settings.accusations_url is None or showcase is None:
+            raise SettingsError(f"where is {settings.run_dir / SHOWN} served? give --accusations-url")
+        return open_accusation(chain, sender, accusation, show_accusation(showcase, accusation))
+
+    def forget(*leaves: Hash) -> None:
+        for leaf_hash in leaves:
+            if showcase is not None:
+                showcase.forget(leaf_hash)
 
     client = CoordinatorClient(settings.coordinator_url, chain.ledger_domain, parse_address(terms.coordinator))
     bond, budget = chain.dispute_court.bond_of(settings.pool), Budget(int(settings.max_bonds * 1e18))
-    inspector = Inspector(parts, time.monotonic, stop)
+    cases = ChainCases(chain, settings.pool)
+    inspector = (
+        Inspector(parts, time.monotonic, stop)
+        if showcase is None
+        else KeepingInspector(parts, time.monotonic, stop, showcase.keep)
+    )
     accuser = Accuser(
         parts,
         inspector,
         PublicSources(chain, client, settings.pool),
         accuse,
         budget,
+        cases=cases,
         quorum=terms.quorum,
         bond_wei=2 * bond,
         challenge_seconds=terms.challenge_seconds,
         clock=time.monotonic,
+        forget=lambda accusation: forget(*(leaf.leaf_hash for leaf in accusation.leaves)),
     )
     return Watcher(
         parts,
         inspector,
         open_case,
         Stakes(terms.quorum, terms.challenge_seconds, bond, budget),
+        cases=cases,
         share=settings.share,
         poll_s=settings.poll_s,
         stop=stop,
         accuser=accuser,
         seed=settings.seed,
+        forget=lambda leaf: forget(leaf.submission.struct_hash()),
     )
+
+
+def showcase_of(settings: WatchSettings) -> Showcase | None:
+    """Return what the watcher shows to jurors, None if nothing of its run folder is served."""
+    url = settings.accusations_url
+    return None if url is None else Showcase(settings.run_dir / SHOWN, settings.run_dir / "kept", url)
+
+
+def show_accusation(showcase: Showcase, accusation: Accusation) -> str:
+    """Serve an accusation, and beside it the files of its leaves that were kept; return where the accusation is.
+
+    Raises: OperatorError when the disk refuses.
+    """
+    for leaf in accusation.leaves:
+        showcase.show_leaf(leaf.leaf_hash)
+    return showcase.show(f"{to_hex(accusation.evidence_hash())}.json", accusation.to_bytes())
 
 
 def _parts(

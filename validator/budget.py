@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stannary.chain import Case
+from stannary.errors import ChainError, FeeAboveCap, NetworkError, Reverted, StannaryError, Unavailable
 from stannary.types import CaseKind, CasePhase, Ruling
+
+RETRY_S = 5.0
+"""After so long a dispute that could not be sent is tried again."""
+SETTLING_S = 60.0
+"""So long at most is waited for a dispute that may have been sent, before it is sent again."""
 
 
 @dataclass(slots=True)
@@ -55,3 +61,14 @@ def comes_back(case: Case) -> bool:
         return case.ruling is Ruling.FAULT
     lost = (Ruling.ACCEPT,) if case.kind is CaseKind.CHALLENGE else (Ruling.REJECT, Ruling.FAULT)
     return case.ruling not in (*lost, Ruling.UNAVAILABLE)
+
+
+def may_be_sent(error: StannaryError) -> bool:
+    """Say whether a dispute that ended so may be on its way into a block all the same: its bond still counts."""
+    is_before = isinstance(error, (Reverted, FeeAboveCap, Unavailable))
+    return isinstance(error, (NetworkError, ChainError)) and not is_before
+
+
+def again_s(error: StannaryError, window_s: float) -> float:
+    """Return how long to wait before a dispute that failed so is tried again in a window of that length."""
+    return min(SETTLING_S if may_be_sent(error) else RETRY_S, window_s / 4)

@@ -17,7 +17,7 @@ from stannary import toploc
 from stannary.cards import Card, Thresholds
 from stannary.corpus import Corpus, Recorded, policy_digest
 from stannary.e_process import NOTHING, Counts, EvidenceRules, Scores
-from stannary.errors import SettingsError
+from stannary.errors import Malformed, SettingsError
 from stannary.rollout import Rollout
 from stannary.standing import scores_of
 from stannary.types import Outcome, to_hex
@@ -195,6 +195,10 @@ def calibrate(
         evidence=made.rules,
         measured=measured,
     )
+    try:
+        Card.parse(card.to_bytes())
+    except Malformed as error:
+        raise SettingsError(f"no pool could use this card: {error}: record more, or longer completions") from error
     keep(CardSamples.of(to_hex(card.hash()), card.thresholds, own, others, attacked))
     return card
 

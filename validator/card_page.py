@@ -251,7 +251,7 @@ def _card_table(card: Card) -> str:
 
 def _beyond(found: object) -> str:
     if not isinstance(found, Mapping):
-        return "how often is not known: too few lie below the best at all to fit a tail to"
+        return "how often is not known: no tail could be fitted that explains the largest gap that was seen"
     return (
         f"at most {_rate(found.get('upper'))} of the time, by the fitted tail (estimate {_rate(found.get('estimate'))})"
     )

@@ -151,6 +151,21 @@ def agenda(
     )
 
 
+def turn(due: Sequence[StepView | CaseView], *, was_run: bool) -> StepView | CaseView | None:
+    """Return which of the duties that are due is worked on next: the one whose window ends first.
+
+    A run of leaves may be as long as its accuser likes: while anything else is due it gets every second turn at most.
+    """
+    if was_run:
+        due = [view for view in due if not is_run(view)] or due
+    return next(iter(due), None)
+
+
+def is_run(view: StepView | CaseView) -> bool:
+    """Say whether a duty is a case about a run of leaves."""
+    return isinstance(view, CaseView) and view.is_statistics
+
+
 def push(
     phase: CasePhase, *, block_number: int, jury_block: int, now_s: int, reveal_until: int, appeal_until: int
 ) -> Push | None:

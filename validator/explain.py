@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +21,16 @@ from stannary.disputes import panel_outcome
 from stannary.e_process import Scores
 from stannary.environments.tokenizer import read_tokenizer
 from stannary.errors import BadSignature, Malformed, NetworkError, PeerError
-from stannary.evidence import EvidenceFile, LeafEvidence, Measure
+from stannary.evidence import LeafEvidence, Measure
+from stannary.published import Published, evidence_file, panel_of
 from stannary.rollout import MAX_SUBMISSION_BYTES, Rollout, content_hash
 from stannary.sampling.statistics import INFORMATIVE
 from stannary.slots import taken_lease_hash
 from stannary.standing import scores_of
 from stannary.structs import Domain, Lease, SignedStruct
 from stannary.toploc import CHUNK_TOKENS, chunk_count
-from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, to_hex
-from stannary.verdict import REWARD_QUANTUM, unpack_outcomes
+from stannary.types import Address, Hash, Outcome, Reason, to_hex
+from stannary.verdict import REWARD_QUANTUM
 from validator import checks, statistics
 from validator.calibrate import PUBLISHED
 from validator.checks import Leaf, PolicyFacts, Read, Rules, StepFacts
@@ -379,7 +381,8 @@ def members_of(
     history: StepHistory, leaf: Leaf, own: Judgement | None, evidence: Callable[[Hash], bytes]
 ) -> tuple[Member, ...]:
     """Return what the panel voted and published about a leaf, seat by seat, held against what is found here."""
-    return tuple(_member(history, provider, leaf, own, evidence) for provider in history.panel)
+    panel = panel_of(history, partial(evidence_file, evidence, history), absent=(NetworkError, PeerError))
+    return tuple(_member(seat, leaf, own) for seat in panel)
 
 
 def differences(member: LeafEvidence, own: Judgement) -> tuple[str, ...]:
@@ -476,33 +479,18 @@ class _Table:
         self._rows.append(Check(name, state, explanation, _measure_fields(found)))
 
 
-def _member(
-    history: StepHistory,
-    provider: Address,
-    leaf: Leaf,
-    own: Judgement | None,
-    evidence: Callable[[Hash], bytes],
-) -> Member:
-    vote = history.votes.get(provider)
-    if vote is None:
-        return Member(provider, None, missing="it has revealed no vote")
-    said = unpack_outcomes(vote.outcomes, history.positions)[leaf.submission.slot]
-    if vote.evidence_root == ZERO_HASH:
-        return Member(provider, said, missing="its vote names none: it abstained on the whole step")
-    try:
-        file = EvidenceFile.parse(evidence(vote.evidence_root))
-        if file.root() != vote.evidence_root:
-            raise Malformed("evidence", expected=to_hex(vote.evidence_root), got=to_hex(file.root()))
-    except (NetworkError, PeerError) as error:
-        return Member(provider, said, missing=str(error))
-    leaf_hash = leaf.submission.struct_hash()
-    found = next((entry for entry in file.leaves if entry.leaf_hash == leaf_hash), None)
-    if found is None:
-        return Member(provider, said, file.compute, missing="its evidence says nothing of this leaf")
+def _member(seat: Published, leaf: Leaf, own: Judgement | None) -> Member:
+    said = None if seat.outcomes is None else seat.outcomes[leaf.submission.slot]
+    if seat.missing or said is None:
+        return Member(seat.member, said, missing=seat.missing)
+    published = seat.entry(leaf.submission)
+    if published is None:
+        return Member(seat.member, said, seat.compute, missing="its evidence says nothing of this leaf")
+    found, is_voted = published
     differing = () if own is None else differences(found, own)
-    if found.outcome is not said:
+    if not is_voted:
         differing = (f"it voted {said.name.lower()}, its evidence says {found.outcome.name.lower()}", *differing)
-    return Member(provider, said, file.compute, found, differences=differing)
+    return Member(seat.member, said, seat.compute, found, differences=differing)
 
 
 def _chunk_row(found: ChunkMeasure, rollouts: Sequence[Rollout], thresholds: Thresholds, words: Words) -> ChunkRow:

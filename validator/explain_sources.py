@@ -25,13 +25,14 @@ from stannary.errors import (
     AbstainError,
     ChainError,
     Confinement,
+    Malformed,
     NetworkError,
     PeerError,
     PolicyError,
     ProofError,
     Unavailable,
 )
-from stannary.slots import submission_root
+from stannary.published import committed_leaves
 from stannary.types import ZERO_HASH, Address, Hash, parse_address, to_hex
 from validator.assembly import ChainCourt, ChainLedger, rules_of
 from validator.checks import Leaf, Rules, StepFacts
@@ -278,17 +279,17 @@ def _judge(parts: Parts, rules: Rules, facts: StepFacts, at: Block, missing: Mis
 
 def _commitment(parts: Parts, leaf: Leaf, history: StepHistory, missing: Missing) -> Finding:
     """Say whether the served leaves are those under the root on chain."""
-    if leaf.lease is None or history.committed is None or history.opened is None:
+    if leaf.lease is None:
         return FINE  # it was delivered on chain
-    committed, slots = history.committed.submission_root, history.opened.slots
-    served = missing.ask(
-        "the leaves of the step",
-        lambda: submission_root([each.submission for each in served_leaves(parts, history.step)], slots),
-    )
-    if served == committed:
+
+    def check() -> Finding:
+        try:
+            committed_leaves(history, lambda step: [each.submission for each in served_leaves(parts, step)])
+        except Malformed as error:
+            return unavailable(str(error))
         return FINE
-    got = "no leaves are" if served is None else f"{to_hex(served)} is"
-    return unavailable(f"root {to_hex(committed)} was committed, {got} served")
+
+    return missing.ask("the leaves of the step", check) or unavailable("no leaves are served")
 
 
 def _provider_of(

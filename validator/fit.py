@@ -61,6 +61,8 @@ LEAST_IN_CLASS = 8
 LEVELS = (0.05, 0.005, 0.0005)
 """How often honest submissions reach the levels of evidence at most."""
 STOP_LOG10, SLASH_LOG10 = 3.0, 6.0
+LEAST_EXPECTED = 0.05
+"""Samples beyond the largest seen that a fitted tail must expect at least, to be believed further out."""
 GAP = "gap of a token"
 """Name of the limit that the margin follows from."""
 
@@ -91,7 +93,7 @@ class Fit:
     """By name of a limit: empirical bound, fitted quantile, its upper end."""
     beyond_bound: Rate | None = None
     """How often one honest token lies beyond the hard bound, by the fitted tail of its gaps; None where too few lie
-    below the best to fit one."""
+    below the best to fit one, or where it does not explain the largest that was seen."""
 
     @property
     def is_paired(self) -> bool:
@@ -216,8 +218,16 @@ class _Numbers:
         return rounded_up(max(MARGIN_LEAST, found.limit))
 
     def beyond_gap(self, bound: float) -> Rate | None:
-        """Return how often one honest token lies beyond a gap, None where no tail was fitted to gaps."""
-        return self._tails[GAP].beyond(bound) if GAP in self._tails else None
+        """Return how often one honest token lies beyond a gap.
+
+        None where no tail was fitted to gaps, or one that does not explain the largest gap that was seen.
+        """
+        if GAP not in self._tails:
+            return None
+        tails = self._tails[GAP]
+        seen = tails.reach(MARGIN_RATE)
+        expected = seen.samples * tails.beyond(seen.seen).estimate
+        return tails.beyond(bound) if expected >= LEAST_EXPECTED else None
 
     def _summarised(self, size: int, margin: float, bound: float) -> dict[int, list[SamplingStatistics]]:
         if size not in self._summaries:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import urljoin
 
 from stannary.accusation import Accusation, counted_slots, evidence_log10, is_convicted
 from stannary.cards import Card
-from stannary.chain import Block, StepState
+from stannary.chain import Block, StepHistory, StepState
 from stannary.e_process import NOTHING, PARTS, Scores
 from stannary.errors import AbstainError, BadSignature, ChainError, Malformed, NetworkError, PeerError
 from stannary.standing import ScoredLeaf, scores_of
@@ -63,6 +63,8 @@ class Hearing:
         """The leaves that the accusation names, by step."""
         self._next = first
         """The first step whose leaves are not counted."""
+        self._histories: Iterator[StepHistory] | None = None
+        """Of the steps from there on."""
         self._total = 0
         """Leaves of the provider that are counted."""
         self._scores: list[Scores] = []
@@ -113,7 +115,7 @@ class Hearing:
     def _count(self, card: Card, work: Work, at: Block) -> None:
         """Count the leaves of the next step, and note those that are named and the provider's."""
         step, ledger, accusation = self._next, self._parts.ledger, self._accusation
-        history = ledger.history(step, at)
+        history = self._next_history(at)
         slots = counted_slots(history, accusation.provider, card.audit_bps)
         is_under_card = (
             history.opened is not None and ledger.offer(history.opened.offer, at).card_hash == accusation.card_hash
@@ -130,6 +132,16 @@ class Hearing:
                 own = Work(work.key, work.until, work.paused_s, work.started, taken_beacons=history.taken_beacons)
                 self._left.append(_Named(step, named, own))
         self._next += 1
+
+    def _next_history(self, at: Block) -> StepHistory:
+        if self._histories is None:
+            steps = range(self._next, self._accusation.last_step + 1)
+            self._histories = self._parts.ledger.settled_histories(steps, at)
+        try:
+            return next(self._histories)
+        except Exception:
+            self._histories = None  # what failed once goes on no more
+            raise
 
     def _measure(self, found: _Named, work: Work, at: Block) -> None:
         """Measure the named leaves of a step as far as one slice goes; what is missing waits for the other steps."""

@@ -177,15 +177,12 @@ class Inspector:
         """Judge one leaf. Whatever it does, the others go on."""
         slot = leaf.submission.slot
         name = f"step {judge.facts.step}, slot {slot}"
-        try:
-            data = self.file_of(leaf)
-        except (NetworkError, PeerError) as error:
-            work.failure = str(error)
-            work.absent.add(slot)
-            return
         leaf_hash, attempts = leaf.submission.struct_hash(), self._parts.votes.attempts
-        ended = attempts.begun(leaf_hash)
         try:
+            data = self._file(work, leaf)
+            if data is None:
+                return
+            ended = attempts.begun(leaf_hash)
             with attempts.counted(leaf_hash):
                 if ended >= duty.OWN_FAILURES:
                     raise AbstainError(f"this process ended {ended} times while it judged this leaf")
@@ -205,6 +202,15 @@ class Inspector:
             return
         work.judgements[slot] = judgement
         work.failures = 0
+
+    def _file(self, work: Work, leaf: Leaf) -> bytes | None:
+        """Return a leaf's file, None if it is to be had nowhere now."""
+        try:
+            return self.file_of(leaf)
+        except (NetworkError, PeerError) as error:
+            work.failure = str(error)
+            work.absent.add(leaf.submission.slot)
+            return None
 
     def _abstain(self, work: Work, leaf: Leaf, name: str, failure: str) -> None:
         log.error("%s: abstained: %s", name, failure)

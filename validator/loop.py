@@ -11,6 +11,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from stannary.chain import Block
 from stannary.errors import (
@@ -20,7 +22,6 @@ from stannary.errors import (
     OperatorError,
     PeerError,
     Refused,
-    StannaryError,
 )
 from stannary.waiting import Waiting
 from stannary.wire import VerdictsIn
@@ -35,6 +36,7 @@ from validator.votes import Vote
 log = logging.getLogger(__name__)
 
 MAX_PUBLISH_TRIES = 40
+T = TypeVar("T")
 
 
 class Validator:
@@ -58,6 +60,8 @@ class Validator:
         self._seen: Block | None = None
         """The block at which nothing was left to do at once."""
         self._works: dict[Key, Work] = {}
+        self._was_run = False
+        """Whether the last turn was that of a run of leaves."""
         self._fetched: int | None = None
         """The step whose policy was fetched ahead."""
         self._given_up: set[Key] = set()
@@ -72,11 +76,19 @@ class Validator:
 
     def run(self) -> None:
         """Work until asked to stop. Raises: OperatorError when going on would be of no use."""
+        failures = 0
         while not self.stop.is_set():
             try:
                 self.tick()
-            except (NetworkError, ChainError) as error:
+                failures = 0
+            except (NetworkError, ChainError, PeerError) as error:
                 self.waiting.on(f"the chain: {error}")
+            except OperatorError:
+                raise
+            except Exception:
+                failures += 1
+                log.exception("the look at the chain failed in a way that nobody foresaw, %d times in a row", failures)
+                self.stop.wait(duty.back_off_s(failures))
             if not any(work.is_sliced for work in self._works.values()):
                 self.stop.wait(self._poll_s)
         for step in sorted(self._unpublished - self._revealed):
@@ -100,7 +112,7 @@ class Validator:
         shown = {view.step for view in agenda.done if isinstance(view, StepView)}
         self._revealed |= self._unpublished & (shown | self._unpublished - {view.step for view in steps})
         for case in cases:
-            self._jury.push(case, at, now_s)
+            self._tried(f"case {case.case_id}", partial(self._jury.push, case, at, now_s))
         self._works = {view.key: self._work_of(view, at, now_s) for view in agenda.judges}
         if not self._serve(agenda.judges, at):
             self._rest(agenda.coming, steps, at)
@@ -135,12 +147,18 @@ class Validator:
 
     def _serve(self, owed: tuple[StepView | CaseView, ...], at: Block) -> bool:
         """Give the first duty that is not to wait its turn; say whether there was any duty."""
-        due = (view for view in owed if self._clock() >= self._works[view.key].next_try)
-        view = next(due, None)
+        due = [view for view in owed if self._clock() >= self._works[view.key].next_try]
+        view = duty.turn(due, was_run=self._was_run)
         if view is None:
             return bool(owed)
+        self._was_run = duty.is_run(view)
         work = self._works[view.key]
-        is_done = self._panel.serve(view, work, at) if isinstance(view, StepView) else self._jury.serve(view, work, at)
+        if isinstance(view, StepView):
+            is_done = self._tried(view, partial(self._panel.serve, view, work, at))
+        else:
+            is_done = self._tried(view, partial(self._jury.serve, view, work, at))
+        if is_done is None:
+            work.back_off(self._clock())
         if is_done:
             del self._works[view.key]
             if isinstance(view, StepView):
@@ -154,7 +172,10 @@ class Validator:
             if self._clock() < self._reveal_at.get(view.key, 0.0):
                 is_left = True
                 continue
-            is_done = self._panel.reveal(view, at) if isinstance(view, StepView) else self._jury.reveal(view)
+            if isinstance(view, StepView):
+                is_done = self._tried(view, partial(self._panel.reveal, view, at))
+            else:
+                is_done = self._tried(view, partial(self._jury.reveal, view))
             if is_done and isinstance(view, StepView):
                 self._revealed.add(view.step)
             if not is_done:
@@ -162,6 +183,19 @@ class Validator:
                 self._reveal_tries[view.key] += 1
                 self._reveal_at[view.key] = self._clock() + duty.back_off_s(self._reveal_tries[view.key])
         return is_left
+
+    def _tried(self, what: object, act: Callable[[], T]) -> T | None:
+        """Return what a duty comes to, None if it fails in a way that nobody foresaw: the others have their turns.
+
+        Raises: NetworkError, ChainError, OperatorError.
+        """
+        try:
+            return act()
+        except (NetworkError, ChainError, OperatorError):
+            raise
+        except Exception:
+            log.exception("%s: failed in a way that nobody foresaw, to be tried again", what)
+            return None
 
     def _give_up(self, view: StepView | CaseView) -> None:
         assert view.seat is not None
@@ -181,7 +215,7 @@ class Validator:
             if vote is not None and vote.evidence is not None:
                 self.parts.coordinator.put_evidence(vote.evidence_root, vote.evidence.to_bytes())
                 self.parts.coordinator.post_verdicts(VerdictsIn(verdicts=list(vote.verdicts)))
-        except (NetworkError, PeerError) as error:
+        except Exception as error:  # noqa: BLE001  whatever a coordinator does, votes are still to be revealed
             self._publish_tries[step] += 1
             self._publish_at = self._clock() + duty.back_off_s(self._publish_tries[step])
             if self._publish_tries[step] < MAX_PUBLISH_TRIES and not _is_final(error):
@@ -209,6 +243,6 @@ class Validator:
             log.error("%s", error)
 
 
-def _is_final(error: StannaryError) -> bool:
+def _is_final(error: Exception) -> bool:
     """Say whether a coordinator's refusal will not change: it may lag behind the chain, which 403 and 409 can mean."""
     return isinstance(error, Malformed) or (isinstance(error, Refused) and error.status not in (403, 408, 409, 429))

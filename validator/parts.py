@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -61,6 +61,10 @@ class Ledger(Protocol):
 
     def history(self, step: int, at: Block) -> StepHistory:
         """Return what the events of a step say."""
+        ...
+
+    def settled_histories(self, steps: range, at: Block) -> Iterator[StepHistory]:
+        """Yield what the events of settled steps in a row say, up to the settlement of each."""
         ...
 
     def panel(self, step: int, at: Block) -> list[Address]:

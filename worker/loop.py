@@ -275,7 +275,7 @@ class Worker:
                 except Malformed as error:
                     log.warning("step %d slot %d: lease refused: %s", *held.key, error)
                     refused.add(held.lease.slot)
-        except (NetworkError, ChainError) as error:
+        except (NetworkError, ChainError, PeerError) as error:
             self._wait("chain", str(error))
             return plan.Failed(keys)
         self._over("chain")

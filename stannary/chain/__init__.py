@@ -5,13 +5,15 @@ Reads take the block that they are read at, writes take the sender. web3 is know
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 from stannary.chain.connection import Block, Call, Connection, Mined, NodeRefused
 from stannary.chain.deployment import Deployment, deploy
 from stannary.chain.dispute_court import Case, DisputeCourt, JurorBallot, JuryTimes
-from stannary.chain.events import Event, read_events
+from stannary.chain.events import BLOCKS_A_READ, Event, StepCancelled, StepFinalized, read_events
 from stannary.chain.history import StepHistory
 from stannary.chain.names import SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.chain.payout_vault import Earnings, Escrow, PayoutVault
@@ -143,6 +145,30 @@ class Chain(Connection):
             topics=[None, pool.to_bytes(32), step.to_bytes(32)],
         )
         return StepHistory.of(found, pool, step)
+
+    def settled_histories(self, pool: int, steps: range, at: Block) -> Iterator[StepHistory]:
+        """Yield what happened to settled steps in a row, each up to its settlement; every block is read once.
+
+        What disputes changed afterwards is left out. Raises: Unreachable; NodeRefused.
+        """
+        waiting = deque(steps)
+        found: defaultdict[int, list[Event]] = defaultdict(list)
+        start = self.submission_ledger.step_of(pool, steps.start, at).opened_block
+        while waiting and start <= at.number:
+            end = min(start + BLOCKS_A_READ - 1, at.number)
+            topics = [None, pool.to_bytes(32)]
+            for event in read_events(
+                self, self.deployment, start, end, only=[SUBMISSION_LEDGER, VOTING_PANEL], topics=topics
+            ):
+                step: int | None = getattr(event, "step", None)
+                if step is not None and waiting[0] <= step < steps.stop:
+                    found[step].append(event)
+            while waiting and any(isinstance(event, StepFinalized | StepCancelled) for event in found[waiting[0]]):
+                step = waiting.popleft()
+                yield StepHistory.of(found.pop(step), pool, step)
+            start = end + 1
+        for step in waiting:
+            yield StepHistory.of(found.pop(step, []), pool, step)
 
     def read_events(self, from_block: int, to_block: int) -> list[Event]:
         """Return all events of the contracts in a range, both ends included, in (block, log index) order."""

@@ -1,11 +1,13 @@
 """The connection to one chain: blocks, balances, calls, logs. The only module that speaks to web3.
 
-Every failure leaves here as one of ours: no answer is `Unreachable`, a revert is `Reverted` with its decoded error,
-any other refusal of the node is `NodeRefused`. It knows no contract of Stannary and keeps no state but the session.
+Every failure leaves here as one of ours: no answer or an unreadable one is `Unreachable`, a revert is `Reverted` with
+its decoded error, any other refusal of the node is `NodeRefused`. It knows no contract of Stannary and keeps no state
+but the session.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,8 @@ from stannary.errors import ChainError, Malformed, Reverted, Unavailable, Unreac
 from stannary.types import Address, Hash
 
 REQUEST_TIMEOUT_S = 20.0
+MAX_SHOWN_CHARACTERS = 200
+"""Of an answer that cannot be read."""
 
 
 class NodeRefused(ChainError):
@@ -71,6 +75,24 @@ class Mined:
     """The contract that it created."""
 
 
+class _Sent(threading.local):
+    count = 0
+
+
+class _Provider(HTTPProvider):
+    """Counts the requests that went out, by thread: what fails after that is the fault of an answer."""
+
+    def __init__(self, rpc_url: str, timeout_s: float) -> None:
+        super().__init__(rpc_url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
+        self.global_ccip_read_enabled = False  # a contract must not make us fetch addresses of its choice
+        self.sent = _Sent()
+
+    def encode_rpc_request(self, method: RPCEndpoint, params: Any) -> bytes:
+        encoded = super().encode_rpc_request(method, params)
+        self.sent.count += 1
+        return encoded
+
+
 class Connection:
     """A JSON-RPC endpoint of one chain."""
 
@@ -78,9 +100,8 @@ class Connection:
         self.rpc_url = rpc_url
         self.shown_url = _shown(rpc_url)
         """The endpoint without path and password, which may hold a key."""
-        provider = HTTPProvider(rpc_url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
-        provider.global_ccip_read_enabled = False  # a contract must not make us fetch addresses of its choice
-        self._web3 = Web3(provider)
+        self._provider = _Provider(rpc_url, timeout_s)
+        self._web3 = Web3(self._provider)
 
     @cached_property
     def chain_id(self) -> int:
@@ -96,7 +117,7 @@ class Connection:
         """Return a block by number, hash or tag. Raises: Unavailable if the chain has none such."""
         with self._translated(f"block {which!r}"):
             found = self._web3.eth.get_block(cast(Any, which))
-        return Block(int(found["number"]), Hash(bytes(found["hash"])), int(found["timestamp"]))
+            return Block(int(found["number"]), Hash(bytes(found["hash"])), int(found["timestamp"]))
 
     def balance_of(self, address: Address, at: Block | None = None) -> int:
         """Return an account's coins for fees. Units: wei."""
@@ -152,17 +173,17 @@ class Connection:
         try:
             with self._translated("eth_getTransactionReceipt"):
                 found = self._web3.eth.get_transaction_receipt(HexBytes(transaction))
+                created = found.get("contractAddress")
+                return Mined(
+                    transaction=transaction,
+                    block_number=int(found["blockNumber"]),
+                    gas_used=int(found["gasUsed"]),
+                    fee_wei=int(found["gasUsed"]) * int(found.get("effectiveGasPrice", 0)),
+                    is_success=int(found["status"]) == 1,
+                    created=Address(str(created)) if created else None,
+                )
         except Unavailable:
             return None
-        created = found.get("contractAddress")
-        return Mined(
-            transaction=transaction,
-            block_number=int(found["blockNumber"]),
-            gas_used=int(found["gasUsed"]),
-            fee_wei=int(found["gasUsed"]) * int(found.get("effectiveGasPrice", 0)),
-            is_success=int(found["status"]) == 1,
-            created=Address(str(created)) if created else None,
-        )
 
     def logs(
         self,
@@ -184,13 +205,15 @@ class Connection:
     def rpc(self, method: str, *parameters: object) -> Any:
         """Call a method of the node itself, such as `evm_mine` of a development chain."""
         with self._translated(method):
-            answer = self._web3.provider.make_request(RPCEndpoint(method), list(parameters))
-        if "error" in answer:
+            answer = self._provider.make_request(RPCEndpoint(method), list(parameters))
+            refusal, result = answer.get("error"), answer.get("result")
+        if refusal is not None:
             raise NodeRefused(f"{method}: {_node_message(answer)}")
-        return answer.get("result")
+        return result
 
     @contextmanager
     def _translated(self, name: str) -> Iterator[None]:
+        sent = self._provider.sent.count
         try:
             yield
         except ContractLogicError as error:
@@ -202,8 +225,13 @@ class Connection:
             raise NodeRefused(f"{name}: {_node_message(error.rpc_response) or error}") from None
         except RequestException as error:
             raise Unreachable(f"{name}: no answer from the chain at {self.shown_url} ({_cause(error)})") from None
-        except (Web3Exception, ValueError, TypeError, OverflowError) as error:
-            raise Malformed(name, expected="a request that web3 can send", got=str(error)) from error
+        except Exception as error:
+            if self._provider.sent.count != sent:  # a gateway's page of its own, an answer that was cut off
+                why = f"{type(error).__name__}: {str(error)[:MAX_SHOWN_CHARACTERS]}"
+                raise Unreachable(f"{name}: no readable answer from the chain at {self.shown_url} ({why})") from error
+            if isinstance(error, (Web3Exception, ValueError, TypeError, OverflowError)):
+                raise Malformed(name, expected="a request that web3 can send", got=str(error)) from error
+            raise
 
     @staticmethod
     def _fields(call: Call, sender: Address) -> Any:

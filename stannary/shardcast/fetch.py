@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 from blake3 import blake3
 
+from stannary.deadline import bounded, within
 from stannary.errors import OperatorError, PeerError, PolicyError, Unavailable, Unreachable
 from stannary.shardcast.folder import PARTIAL, check_policy_folder, settle
 from stannary.shardcast.manifest import (
@@ -28,6 +29,8 @@ from stannary.shardcast.manifest import (
 )
 from stannary.types import Hash, to_hex
 
+TIMEOUT_S = 30.0
+"""For one answer, and on top of it the time that its bytes take on a slow line."""
 RUN_CHUNKS = 16
 """Chunks asked for in one request."""
 MAX_FRUITLESS = 3
@@ -60,29 +63,40 @@ def fetch(
     client: httpx.Client | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     like: Path | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Path:
     """Make `folder` hold the policy step whose root is on chain; one that already does is kept.
 
     `sources` are addresses as `weights_url` gives them, the preferred first; `like` is a folder of the same policy that
-    the tensors must match.
+    the tensors must match. A source has `timeout_s` for each answer, and the time that its bytes take on a slow line;
+    a `client` that is handed in keeps to that only if it is a `bounded` one.
     Raises: Unreachable or Unavailable when no source serves it (now); SourceLied when the last source left sent wrong
     bytes; PolicyError when the root's own content must not be loaded; OperatorError when the disk refuses.
     """
     if folder.exists() and _holds(folder, expected_root):
         return folder
     if client is not None:
-        return _Download(client, sources, expected_root, folder, max_bytes).run(like)
-    with httpx.Client(timeout=30.0) as own:
-        return _Download(own, sources, expected_root, folder, max_bytes).run(like)
+        return _Download(client, sources, expected_root, folder, max_bytes, timeout_s).run(like)
+    with bounded(httpx.Client(timeout=timeout_s)) as own:
+        return _Download(own, sources, expected_root, folder, max_bytes, timeout_s).run(like)
 
 
 class _Download:
-    def __init__(self, client: httpx.Client, sources: Sequence[str], root: Hash, folder: Path, max_bytes: int) -> None:
+    def __init__(
+        self,
+        client: httpx.Client,
+        sources: Sequence[str],
+        root: Hash,
+        folder: Path,
+        max_bytes: int,
+        timeout_s: float,
+    ) -> None:
         self._client = client
         self._sources = list(sources)
         self._root = root
         self._folder = folder
         self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
         self._work = folder.parent / f"{PARTIAL}{root.hex()[:32]}"
 
     def run(self, like: Path | None) -> Path:
@@ -116,10 +130,11 @@ class _Download:
 
     def _manifest(self, source: str) -> Manifest:
         data = bytearray()
-        for block in self._stream(source, "manifest.json", None):
-            data += block
-            if len(data) > MAX_MANIFEST_BYTES:
-                raise SourceLied(source, f"its manifest is longer than {MAX_MANIFEST_BYTES} bytes")
+        with within(self._timeout_s, MAX_MANIFEST_BYTES):
+            for block in self._stream(source, "manifest.json", None):
+                data += block
+                if len(data) > MAX_MANIFEST_BYTES:
+                    raise SourceLied(source, f"its manifest is longer than {MAX_MANIFEST_BYTES} bytes")
         try:
             manifest = parse_manifest(bytes(data))
         except PeerError as error:
@@ -169,7 +184,7 @@ class _Download:
         buffer = bytearray()
         gained, index = 0, first
         skip = 0 if ranged else start
-        with path.open("r+b") as out:
+        with path.open("r+b") as out, within(self._timeout_s, end + 1 - (start if ranged else 0)):
             for block in self._stream(source, f"files/{file.name}", (start, end, file.size) if ranged else None):
                 buffer += block
                 if skip:

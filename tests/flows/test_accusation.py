@@ -43,7 +43,7 @@ from stannary.types import Address, CasePhase, Hash, Outcome, Phase, PoolId, Rol
 from tests.chains import ROOT, TOKENS, Devnet
 from tests.validator.conftest import bf16, environment, fp32, generate, prove, toy
 from validator.accuser import Accuser
-from validator.assembly import ChainCourt, ChainLedger, rules_of
+from validator.assembly import ChainCases, ChainCourt, ChainLedger, rules_of
 from validator.budget import Budget
 from validator.inspection import Inspector
 from validator.judgement import Computes
@@ -307,6 +307,7 @@ def test_watcher_accuses_the_worker_of_another_model_by_itself_and_nobody_else(h
             PublicSources(chain, client, pool),
             accuse,
             budget,
+            cases=ChainCases(chain, pool),
             quorum=terms.quorum,
             bond_wei=bond,
             challenge_seconds=terms.challenge_seconds,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import httpx
 import pytest
+from eth_account import Account
 
 from stannary.client import CoordinatorClient
-from stannary.errors import Malformed, Refused
+from stannary.errors import Malformed, Refused, Unreachable
 from stannary.rollout import MAX_SUBMISSION_BYTES, content_hash
 from stannary.structs import Domain
 from stannary.types import parse_address
+from tests.dripping import WAYS, dripping, every_way
 
 ADDRESS = parse_address("0x" + "11" * 20)
 
@@ -34,3 +37,23 @@ def test_redirect_is_no_success(status: int) -> None:
     answer = httpx.Response(status, headers={"location": "https://elsewhere/"}, stream=httpx.ByteStream(b""))
     with pytest.raises(Refused):
         client_of(answer).evidence(content_hash(b""))
+
+
+@every_way
+def test_answer_without_an_end_is_cut_off_at_the_deadline(way: str) -> None:
+    with dripping(*WAYS[way]) as host:
+        client = CoordinatorClient(f"http://{host}", Domain(31337, ADDRESS), ADDRESS, timeout_s=0.6)
+        begun = time.monotonic()
+        with client, pytest.raises(Unreachable):
+            client.submission_file(content_hash(b""))
+        assert time.monotonic() - begun < 2.5
+
+
+def test_upload_that_nobody_takes_is_cut_off_at_the_deadline() -> None:
+    account = Account.from_key("0x" + "01" * 32)
+    with dripping(*WAYS["early hints"]) as host:
+        client = CoordinatorClient(f"http://{host}", Domain(31337, ADDRESS), ADDRESS, account, timeout_s=0.6)
+        begun = time.monotonic()
+        with client, pytest.raises(Unreachable):
+            client.upload_submission(b"bytes")
+        assert time.monotonic() - begun < 2.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 from stannary.documents import canonical
 from stannary.errors import Malformed
-from stannary.evidence import EvidenceFile, LeafEvidence, Measure, evidence_root
+from stannary.evidence import MAX_MEASURES, MAX_REWARDS, EvidenceFile, LeafEvidence, Measure, evidence_root
 from stannary.merkle import merkle_root
 from stannary.types import Hash, Outcome, Reason, parse_address
+from stannary.wire import MAX_LEAVES
 
 LEAVES = st.lists(
     st.builds(
@@ -31,6 +33,9 @@ LEAVES = st.lists(
     min_size=1,
     max_size=4,
 )
+
+
+BLANK = LeafEvidence(Hash(b"\x02" * 32), Outcome.ACCEPT, Reason.NONE, "", {}, ())
 
 
 def file_of(leaves: list[LeafEvidence]) -> EvidenceFile:
@@ -80,7 +85,32 @@ def test_evidence_with_a_wrong_field_is_refused(field: str, value: object) -> No
 
 
 def test_evidence_in_another_spelling_is_refused() -> None:
-    leaf = LeafEvidence(Hash(b"\x02" * 32), Outcome.ACCEPT, Reason.NONE, "", {}, ())
-    data = file_of([leaf]).to_bytes()
+    data = file_of([BLANK]).to_bytes()
     with pytest.raises(Malformed, match="canonical"):
         EvidenceFile.parse(data.replace(b",", b", ", 1))
+
+
+def test_evidence_of_more_than_a_step_can_have_is_refused() -> None:
+    """Before anything is made of it: each entry costs its reader far more than its bytes."""
+    full = replace(
+        BLANK,
+        measures={f"m{place}": Measure.of(0.5) for place in range(MAX_MEASURES)},
+        rewards=(0.5,) * MAX_REWARDS,
+    )
+    most = file_of([BLANK] * (MAX_LEAVES - 1) + [full])
+    assert EvidenceFile.parse(most.to_bytes()) == most
+    long = [
+        ("leaves", [BLANK] * (MAX_LEAVES + 1)),
+        ("measures", [replace(full, measures={**full.measures, "more": Measure.of(0.5)})]),
+        ("rewards", [replace(full, rewards=(*full.rewards, 0.5))]),
+    ]
+    for field, leaves in long:
+        with pytest.raises(Malformed, match=f"{field}: expected at most"):
+            EvidenceFile.parse(file_of(leaves).to_bytes())
+
+
+def test_evidence_of_more_leaves_than_its_reader_allows_is_refused() -> None:
+    file = file_of([BLANK] * 3)
+    assert EvidenceFile.parse(file.to_bytes(), 3) == file
+    with pytest.raises(Malformed, match="at most 2"):
+        EvidenceFile.parse(file.to_bytes(), 2)

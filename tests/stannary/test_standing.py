@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from stannary.cards import evidence_rules
-from stannary.evidence import EvidenceFile, LeafEvidence, Measure
+from stannary.evidence import LeafEvidence, Measure
+from stannary.published import Published
 from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, scored_leaves
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome, Reason, parse_address
@@ -30,15 +32,18 @@ def entry(leaf: Submission, score: float | None, outcome: Outcome = Outcome.ACCE
     return LeafEvidence(leaf.struct_hash(), outcome, Reason.NONE, "", measures, ())
 
 
-def file_of(*entries: LeafEvidence, step: int = 1) -> EvidenceFile:
-    return EvidenceFile(1, step, 0, ADA, Hash(b"\x07" * 32), "test", entries)
+def seat(said: Mapping[Submission, LeafEvidence]) -> Published:
+    """A member that votes what it publishes, and abstains on the rest of five slots."""
+    by_slot = {leaf.slot: published.outcome for leaf, published in said.items()}
+    outcomes = [by_slot.get(slot, Outcome.ABSTAIN) for slot in range(5)]
+    return Published(ADA, outcomes, entries={leaf.struct_hash(): published for leaf, published in said.items()})
 
 
 def test_score_of_a_leaf_is_the_median_and_the_lower_of_two_middles() -> None:
     own = leaf(1, 0)
 
     def median(*scores: float | None) -> float | None:
-        found = median_scores([entry(own, score) for score in scores])
+        found = median_scores([entry(own, score) for score in scores], len(scores))
         return None if found is None else found[0]
 
     assert median(0.9, 0.1, 0.3) == 0.3
@@ -58,44 +63,53 @@ def test_each_part_has_a_median_of_its_own() -> None:
         )
         for each in said
     ]
-    assert median_scores(entries) == (0.2, 0.8, 0.5)
+    assert median_scores(entries, 3) == (0.2, 0.8, 0.5)
     lacking = replace(entries[0], measures={SCORES[0]: Measure.of(9.0, 1.0)})
-    assert median_scores([*entries, lacking]) == (0.2, 0.8, 0.5)
-    assert median_scores([lacking]) is None
+    assert median_scores([*entries, lacking], 4) == (0.2, 0.8, 0.5)
+    assert median_scores([lacking], 1) is None
 
 
 def test_one_liar_moves_nothing() -> None:
     own = leaf(1, 0)
     honest = [entry(own, 0.2), entry(own, 0.22)]
     for lie in (0.0, -1e9, 1e9, math.inf, None):
-        scores = median_scores([*honest, entry(own, lie)])
+        scores = median_scores([*honest, entry(own, lie)], 3)
         assert scores is not None
         assert 0.0 < scores[0] <= 0.22
     # Where nobody else measured, what one claims is no score at all.
-    assert median_scores([entry(own, 5.0), entry(own, None)]) is None
-    assert median_scores([entry(own, 5.0), entry(own, None), entry(own, None)]) is None
+    assert median_scores([entry(own, 5.0), entry(own, None)], 2) is None
+    assert median_scores([entry(own, 5.0), entry(own, None), entry(own, None)], 3) is None
 
 
-def test_member_speaks_once_a_leaf_and_an_abstention_says_nothing() -> None:
+def test_score_is_none_before_most_of_those_that_judged_have_published() -> None:
+    """Or the first to publish would be the median, for good where the files of the others are withheld."""
     own = leaf(1, 3)
-    loud = file_of(entry(own, 0.3), entry(own, 9.0), entry(own, 9.0))
-    files = [loud, file_of(entry(own, 0.1)), file_of(entry(own, 0.4))]
-    assert [found.scores[0] for found in scored_leaves(files, [own])] == [0.3]
-    asleep = file_of(entry(own, None, Outcome.ABSTAIN))
-    assert [found.scores[0] for found in scored_leaves([asleep, asleep, file_of(entry(own, 0.7))], [own])] == [0.7]
+    lie, silent = seat({own: entry(own, 1e9)}), replace(seat({own: entry(own, 0.2)}), entries={})
+    awaited = Published(BOB, None, is_awaited=True)
+    for others in ([silent, silent], [silent], [awaited, awaited], [silent, awaited]):
+        assert scored_leaves([lie, *others], [own]) == []
+    honest = seat({own: entry(own, 0.2)})
+    assert [found.scores[0] for found in scored_leaves([lie, honest, silent], [own])] == [0.2]
+    assert [found.scores[0] for found in scored_leaves([lie, honest, awaited], [own])] == [0.2]
+
+
+def test_abstention_and_a_seat_that_stays_silent_judge_nothing() -> None:
+    own = leaf(1, 3)
+    asleep, gone = seat({own: entry(own, None, Outcome.ABSTAIN)}), Published(BOB, None)
+    assert [found.scores[0] for found in scored_leaves([asleep, gone, seat({own: entry(own, 0.7)})], [own])] == [0.7]
 
 
 def test_standing_counts_the_own_leaves_of_all_steps_by_bracket() -> None:
     own = [leaf(2, 1), leaf(1, 4), leaf(1, 0), leaf(1, 2)]
     others = [leaf(1, 1, BOB), leaf(2, 0, BOB)]
     scores = {(1, 0): 0.1, (1, 1): 5.0, (1, 2): 0.6, (1, 4): None, (2, 0): 5.0, (2, 1): 2.0}
-    files = {
-        step: [file_of(*(entry(one, scores[step, one.slot]) for one in [*own, *others] if one.step == step))] * 3
+    panels = {
+        step: [seat({one: entry(one, scores[step, one.slot]) for one in [*own, *others] if one.step == step})] * 3
         for step in (1, 2)
     }
     found = Standing.of(
         RULES,
-        [scored for step in (1, 2) for scored in scored_leaves(files[step], [one for one in own if one.step == step])],
+        [scored for step in (1, 2) for scored in scored_leaves(panels[step], [one for one in own if one.step == step])],
     )
     assert found.counts == ((1, 0, 1, 1), (3, 0, 0, 0), (3, 0, 0, 0))
     assert [(one.step, one.slot, one.scores[0]) for one in found.leaves] == [(1, 0, 0.1), (1, 2, 0.6), (2, 1, 2.0)]
@@ -111,7 +125,7 @@ def test_provider_without_a_score_has_no_evidence() -> None:
 
 def test_score_that_no_validator_can_have_found_counts_as_none() -> None:
     own = leaf(1, 0)
-    assert scored_leaves([file_of(entry(own, -1.0))] * 3, [own]) == []
+    assert scored_leaves([seat({own: entry(own, -1.0)})] * 3, [own]) == []
 
 
 def test_order_of_the_leaves_does_not_matter() -> None:

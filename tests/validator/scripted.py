@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -194,6 +194,9 @@ class ScriptedLedger:
             for vote in self.votes
         ]
         return StepHistory.of(found, RULES.pool, step)
+
+    def settled_histories(self, steps: range, at: Block) -> Iterator[StepHistory]:
+        return (self.history(step, at) for step in steps)
 
     def panel(self, step: int, at: Block) -> list[Address]:
         return list(self.panel_members)

@@ -13,7 +13,17 @@ import pytest
 from stannary.accusation import Accusation
 from stannary.cards import Card
 from stannary.chain import Block, Case, Event, events
-from stannary.errors import Reverted, Unavailable, Unreachable
+from stannary.chain.connection import NodeRefused
+from stannary.errors import (
+    FeeAboveCap,
+    Malformed,
+    Reverted,
+    SettingsError,
+    StannaryError,
+    Unavailable,
+    Unmined,
+    Unreachable,
+)
 from stannary.evidence import EvidenceFile, LeafEvidence, Measure
 from stannary.slots import PayTable, submission_root
 from stannary.standing import SCORES
@@ -40,7 +50,7 @@ from tests.validator.scripted import CASE, OTHERS, PLACE, VALIDATOR_PROVIDER
 from tests.validator.test_jury import EVIDENCE, Run, run_of
 from tests.validator.test_loop import EDITED_SLOT, PROMPT_SLOT, SLOT, made
 from validator.accuser import AGAIN_S, TRIES, Accuser
-from validator.budget import Budget
+from validator.budget import RETRY_S, Budget
 from validator.inspection import Inspector
 
 __all__ = ["bench", "bf16", "card", "environment", "fp32", "judge", "made", "toy"]
@@ -67,12 +77,21 @@ class Court:
     cases: list[Case] = field(default_factory=list)
     judged: int = 0
     plants: set[Hash] = field(default_factory=set)
-
-    def case_count(self, at: Block) -> int:
-        return len(self.cases)
+    looked: list[int] = field(default_factory=list)
+    """The cases that were asked for."""
 
     def case(self, case_id: int, at: Block) -> Case:
+        self.looked.append(case_id)
         return self.cases[case_id - 1]
+
+    def opened(self, provider: Address, at: Block) -> list[events.CaseOpened]:
+        """The cases about a provider, as the chain's events tell them."""
+        found = enumerate(self.cases, start=1)
+        return [
+            events.CaseOpened(PLACE, number, case.pool, case.provider, case, "")
+            for number, case in found
+            if case.provider == provider
+        ]
 
     def judged_up_to(self, provider: Address, at: Block) -> int:
         return self.judged
@@ -154,6 +173,10 @@ class Scene:
     budget: Budget = field(default_factory=lambda: Budget(10 * BOND))
     accused: list[Accusation] = field(default_factory=list)
     refusal: Exception | None = None
+    is_sent: bool = False
+    """Whether what is refused gets through all the same."""
+    tries: int = 0
+    forgotten: list[Accusation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.run.world.restart(court=self.court)
@@ -168,13 +191,19 @@ class Scene:
             self.published,
             self.open,
             self.budget,
+            cases=self.court.opened,
             quorum=2,
             bond_wei=BOND,
             challenge_seconds=CHALLENGE_SECONDS,
             clock=clock,
+            forget=self.forgotten.append,
         )
 
     def open(self, accusation: Accusation) -> int:
+        self.tries += 1
+        if self.is_sent:
+            own = replace(ACCUSED, disputant=VALIDATOR_PROVIDER, evidence_hash=accusation.evidence_hash())
+            self.court.cases.append(own)
         if self.refusal is not None:
             raise self.refusal
         self.accused.append(accusation)
@@ -339,3 +368,105 @@ def test_it_says_how_a_suspect_stands(run: Run, bench: Bench, caplog: pytest.Log
     caplog.set_level(logging.INFO)
     Scene(run, bench, scores={EDITED_SLOT: 9.0}).ticks()
     assert f"what panels published of {PROVIDER} up to step {FACTS.step} is evidence of 10^" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [FeeAboveCap("accuse", asked_wei=2, cap_wei=1), SettingsError("it is not served"), Unavailable("not here")]
+)
+def test_accusation_that_was_not_sent_is_tried_again_and_holds_no_bond(scene: Scene, error: StannaryError) -> None:
+    scene.refusal = error
+    scene.ticks(4)
+    assert (scene.tries > 0, scene.budget.spent, scene.accused) == (True, 0, [])
+    scene.refusal = None
+    scene.ticks(2, seconds=RETRY_S)
+    assert scene.named == [sorted(BAD)]
+    assert (scene.budget.spent, scene.budget.held) == (BOND, {1: BOND})
+    assert scene.forgotten == scene.accused
+
+
+UNSURE = [
+    Unmined("accuse", "0x01", waited_s=60.0),
+    Unreachable("no answer from the chain"),
+    NodeRefused("eth_getTransactionReceipt: too many requests"),
+]
+
+
+@pytest.mark.parametrize("error", UNSURE)
+def test_accusation_that_may_have_been_sent_is_found_on_chain(scene: Scene, error: StannaryError) -> None:
+    scene.refusal, scene.is_sent = error, True
+    scene.ticks(12, seconds=RETRY_S)
+    assert (scene.tries, scene.budget.spent, scene.budget.held) == (1, BOND, {1: BOND})
+
+
+def test_accusation_that_is_not_on_chain_is_sent_again_for_one_bond_while_there_is_time(scene: Scene) -> None:
+    scene.refusal = UNSURE[0]
+    scene.ticks(6)
+    assert (scene.tries, scene.budget.spent) == (1, BOND)
+    scene.ticks(5, seconds=CHALLENGE_SECONDS / 4)
+    assert scene.tries > 1
+    assert (scene.accused, scene.budget.spent) == ([], 0), "its time is over"
+
+
+def test_suspect_that_could_not_be_measured_is_measured_at_the_next_settled_step(scene: Scene) -> None:
+    scene.run.world.weights.fails = Unavailable("policy step 1 is not there")
+    scene.ticks(CHALLENGE_SECONDS + 2)
+    assert PROVIDER in scene.accuser._suspects
+    scene.run.world.weights.fails = None
+    scene.accuser._looked[PROVIDER] -= 1  # as if one more had settled
+    scene.ticks()
+    assert scene.named == [sorted(BAD)]
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), Malformed("card", expected="a card", got=None)])
+def test_record_that_could_not_be_read_is_read_again(scene: Scene, error: StannaryError) -> None:
+    scene.ticks(0)
+    real, fails = scene.published.judged_up_to, [error]
+
+    def judged_up_to(provider: Address) -> int:
+        if fails:
+            raise fails.pop()
+        return real(provider)
+
+    scene.published.judged_up_to = judged_up_to  # type: ignore[method-assign]
+    for _ in range(FACTS.step + 3):
+        try:
+            scene.ticks(1)
+        except Unreachable:
+            scene.run.world.clock.now += 1
+    assert scene.accused == []
+    scene.ticks(seconds=AGAIN_S)
+    assert scene.named == [sorted(BAD)]
+
+
+def test_own_lost_case_is_not_hidden_by_a_later_one_of_an_accomplice(scene: Scene) -> None:
+    lost = replace(ACCUSED, phase=CasePhase.RESOLVED, ruling=Ruling.ACCEPT)
+    scene.court.cases = [replace(lost, disputant=VALIDATOR_PROVIDER), lost]
+    scene.ticks()
+    assert (scene.measured, scene.accused) == (0, [])
+
+
+def test_cases_about_others_are_not_looked_at_and_resolved_ones_once(scene: Scene) -> None:
+    strange = replace(ACCUSED, provider=OTHERS[0])
+    done = replace(ACCUSED, phase=CasePhase.RESOLVED, ruling=Ruling.ACCEPT)
+    scene.court.cases = [strange, done, strange, replace(ACCUSED, kind=CaseKind.CHALLENGE)]
+    scene.ticks()
+    assert scene.court.looked == [2]
+
+
+def test_second_case_of_an_accomplice_in_a_row_is_not_waited_for(scene: Scene) -> None:
+    scene.court.cases = [ACCUSED]
+    scene.ticks(2, seconds=AGAIN_S)
+    assert (scene.measured, scene.accused) == (0, [])
+    scene.court.cases = [replace(ACCUSED, phase=CasePhase.RESOLVED, ruling=Ruling.NONE), ACCUSED]
+    scene.ticks(seconds=AGAIN_S / 8)
+    scene.ticks()
+    assert scene.named == [sorted(BAD)]
+
+
+def test_second_case_that_convicted_already_is_waited_for(scene: Scene) -> None:
+    scene.court.cases = [ACCUSED]
+    scene.ticks(2, seconds=AGAIN_S)
+    done = replace(ACCUSED, phase=CasePhase.RESOLVED, ruling=Ruling.NONE)
+    scene.court.cases = [done, replace(ACCUSED, phase=CasePhase.RULED, ruling=Ruling.FAULT)]
+    scene.ticks(4, seconds=AGAIN_S)
+    assert (scene.measured, scene.accused) == (0, [])

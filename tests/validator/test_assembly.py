@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from urllib.parse import urljoin
 
 import pytest
 
-from stannary.chain import Block, LeafOpening, events
+from stannary.accusation import Accusation
+from stannary.chain import Block, Chain, Deployment, LeafOpening, events
 from stannary.commitments import vote_commitment
+from stannary.disputes import Showcase
 from stannary.errors import Unavailable
+from stannary.rollout import content_hash
+from stannary.standing import ScoredLeaf
 from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Address, Hash, Outcome, Role, Ruling
+from stannary.types import ZERO_HASH, Address, CaseKind, Hash, Outcome, Role, Ruling, to_hex
 from stannary.verdict import unpack_outcomes
 from stannary.wire import LeavesOut, VerdictsIn
 from tests.chains import ROOT, Devnet
-from validator.assembly import ChainCourt, ChainLedger, rules_of
+from validator import assembly
+from validator.assembly import (
+    ChainCases,
+    ChainCourt,
+    ChainLedger,
+    KeepingInspector,
+    rules_of,
+    show_accusation,
+)
+from validator.checks import Leaf
 from validator.judgement import Computes
 from validator.loop import Validator
 from validator.parts import Parts
@@ -22,6 +38,7 @@ from validator.records import Records
 from validator.votes import RulingStore, Vote, VoteStore
 
 SLOTS = 4
+OWNER = Address("0x" + "22" * 20)
 A = Outcome.ACCEPT
 
 
@@ -183,3 +200,96 @@ def test_case_of_another_pool_is_none(devnet: Devnet, tmp_path: Path) -> None:
     _, case_id, _, _ = disputed(devnet, tmp_path)
     other = ChainCourt(devnet.chain, 77, devnet.sender("judge-0").address, devnet.sender("judge-0"))
     assert other.case(case_id, devnet.chain.frozen()) is None
+
+
+def test_cases_about_a_provider_are_found_and_others_are_not(devnet: Devnet, tmp_path: Path) -> None:
+    pool, case_id, _, _ = disputed(devnet, tmp_path)
+    worker, at = devnet.sender("worker").address, devnet.chain.frozen()
+    (found,) = ChainCases(devnet.chain, pool)(worker, at)
+    assert (found.case_id, found.details.kind) == (case_id, CaseKind.CHALLENGE)
+    assert found.details.disputant == devnet.sender("accuser").address
+    assert ChainCases(devnet.chain, pool)(devnet.sender("judge-0").address, at) == []
+    assert ChainCases(devnet.chain, pool + 1)(worker, at) == []
+
+
+def read_blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Note the ranges of blocks that are read from now on."""
+    ranges: list[tuple[int, int]] = []
+    real = events.read_events
+
+    def noting(chain: Chain, deployment: Deployment, first: int, last: int, **more: object) -> list[events.Event]:
+        ranges.append((first, last))
+        return real(chain, deployment, first, last, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(events, "read_events", noting)
+    return ranges
+
+
+def test_nodes_of_a_provider_are_read_once_and_then_only_new_blocks(
+    devnet: Devnet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, first, second = devnet.chain, devnet.sender("first").address, devnet.sender("second").address
+    worker = devnet.sender("worker")
+    ledger = ChainLedger(chain, 1, worker.address, worker)
+    ranges = read_blocks(monkeypatch)
+    devnet.mine(100)
+    at = chain.frozen()
+    assert not any(ledger.has_acted_for(node, worker.address, at) for node in (first, second, first))
+    assert ranges == [(chain.deployment.deployed_block, at.number)]
+    devnet.add_node("worker", "first")
+    chain.stake_manager.remove_node(worker, first)
+    later = chain.frozen()
+    assert [ledger.has_acted_for(node, worker.address, later) for node in (first, second)] == [True, False]
+    assert ranges[1:] == [(at.number + 1 - assembly.REREAD_BLOCKS, later.number)]
+    assert not ledger.has_acted_for(first, worker.address, at), "as it was at that block"
+    assert ledger.has_acted_for(first, worker.address, later)
+
+
+def test_files_of_disputed_leaves_are_kept_and_shown_beside_the_accusation(tmp_path: Path) -> None:
+    data = [b"the bytes of a leaf", b"the bytes of another", b"of one that is fine"]
+    leaves = [Submission(1, 0, slot, OWNER, OWNER, 1, content_hash(own), ROOT) for slot, own in enumerate(data)]
+    showcase = Showcase(tmp_path / "shown", tmp_path / "kept", "http://watcher.example/shown/")
+    for leaf, own in zip(leaves, data, strict=True):
+        showcase.keep(leaf, own)
+    named = tuple(ScoredLeaf(0, leaf.slot, leaf.struct_hash(), (9.0, 0.0, 0.0)) for leaf in leaves[:2])
+    accusation = Accusation(1, OWNER, 0, 0, ROOT, named)
+    where = show_accusation(showcase, accusation)
+    assert where == f"http://watcher.example/shown/{to_hex(accusation.evidence_hash())}.json"
+    beside = {urljoin(where, to_hex(content_hash(own))).rpartition("/")[2]: own for own in data}
+    shown = {path.name: path.read_bytes() for path in (tmp_path / "shown").iterdir()}
+    assert shown.pop(where.rpartition("/")[2]) == accusation.to_bytes()
+    assert shown == {name: own for name, own in beside.items() if own != data[2]}
+    for leaf in leaves:
+        showcase.forget(leaf.struct_hash())
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert showcase.show_leaf(leaves[0].struct_hash()) is None
+
+
+def test_file_of_a_disputed_leaf_is_shown_at_the_very_place_that_is_named(tmp_path: Path) -> None:
+    leaf = Submission(1, 0, 2, OWNER, OWNER, 1, content_hash(b"bytes"), ROOT)
+    showcase = Showcase(tmp_path / "shown", tmp_path / "kept", "http://watcher.example/shown")
+    showcase.keep(leaf, b"bytes")
+    for _ in range(2):  # a dispute that failed is tried again
+        found = showcase.show_leaf(leaf.struct_hash())
+        assert found == (f"http://watcher.example/shown/{to_hex(leaf.content_hash)}", b"bytes")
+    assert (tmp_path / "shown" / to_hex(leaf.content_hash)).read_bytes() == b"bytes"
+    again = Showcase(tmp_path / "shown", tmp_path / "kept", "http://watcher.example/shown")
+    assert again.show_leaf(leaf.struct_hash()) is None, "a start measures anew"
+
+
+class OneFile(NoCoordinator):
+    """Serves one file."""
+
+    def submission_file(self, expected: Hash) -> bytes:
+        return b"bytes"
+
+
+def test_inspector_keeps_the_files_that_it_gets(devnet: Devnet, tmp_path: Path) -> None:
+    parts = open_validator(devnet, devnet.pool(), "judge-0", tmp_path).parts
+    kept: list[tuple[Submission, bytes]] = []
+    leaf = Submission(1, 0, 2, OWNER, OWNER, 1, content_hash(b"bytes"), ROOT)
+    inspector = KeepingInspector(
+        replace(parts, coordinator=OneFile()), Clock(devnet), Event(), lambda own, data: kept.append((own, data))
+    )
+    assert inspector.file_of(Leaf(leaf, b"", None)) == b"bytes"
+    assert kept == [(leaf, b"bytes")]

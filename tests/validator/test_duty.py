@@ -19,6 +19,7 @@ from validator.duty import (
     back_off_s,
     deed,
     push,
+    turn,
     window_s,
 )
 
@@ -114,3 +115,13 @@ def test_back_off_grows_and_is_bounded() -> None:
     waits = [back_off_s(failures) for failures in range(1, 50)]
     assert waits[:3] == [0.5, 1.0, 2.0]
     assert max(waits) == waits[-1] == BACK_OFF_LAST_S
+
+
+def test_run_of_leaves_gets_every_second_turn_at_most_while_anything_else_is_due() -> None:
+    run = replace(case(1), is_statistics=True)
+    due = [run, view(3), case(2)]
+    assert turn(due, was_run=False) == run
+    assert turn(due, was_run=True) == view(3)
+    assert turn([run], was_run=True) == run
+    assert turn([view(3), run], was_run=False) == view(3)
+    assert turn([], was_run=True) is None

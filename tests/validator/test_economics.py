@@ -319,7 +319,7 @@ def test_safe_stake_of_one_slot_at_a_time_in_closed_form() -> None:
 def test_what_is_never_found_pays_at_every_stake_and_rate_if_it_saves(
     terms: Terms, q: float, cost_share: float
 ) -> None:
-    assume(cost_share < 1 and terms.cost * (1 - cost_share) > 0)
+    assume(cost_share < 1 and q * terms.cost * (1 - cost_share) > 0)
     found = outlook(terms, Attack("unseen", 0.0, 1.0, cost_share), q)
     assert found.pays
     assert (found.safe_stake, found.safe_audit_bps) == (None, None)

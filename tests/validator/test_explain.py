@@ -586,7 +586,7 @@ def test_other_leaves_than_the_committed_ones_are_no_verdict(sources: Sources, h
     assert found is not None
     assert found.recomputed.judgement is None
     (said,) = sources.missing.said
-    assert said.startswith("check commitment: root 0x0909")
+    assert said.startswith("check commitment: leaves: expected the root 0x0909")
 
 
 def test_leaf_is_found_by_its_place_and_by_its_hash(sources: Sources, honest: Made) -> None:

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from stannary.errors import Malformed, Unavailable, Unreachable
+from tests.dripping import WAYS, dripping, every_way
 from validator.fetching import fetch
 
 
@@ -87,6 +88,15 @@ def test_answer_that_drips_is_cut_off() -> None:
     assert time.monotonic() - begun < 3
 
 
+@every_way
+def test_answer_without_an_end_is_cut_off_at_the_deadline(way: str) -> None:
+    begun = time.monotonic()
+    with dripping(*WAYS[way]) as host:
+        with pytest.raises(Unreachable, match="did not answer within"):
+            fetch(f"http://{host}/file", timeout_s=0.6)
+        assert time.monotonic() - begun < 2.5
+
+
 def test_nobody_listening_is_unreachable() -> None:
     with pytest.raises(Unreachable):
         fetch("http://127.0.0.1:1/file", timeout_s=1)
@@ -102,3 +112,41 @@ def test_nobody_listening_is_unreachable() -> None:
 def test_address_that_is_no_plain_one_is_refused(url: str) -> None:
     with pytest.raises(Malformed):
         fetch(url)
+
+
+@pytest.mark.parametrize("port", ["99999999999999999999", "65536", "0", "-1", "x", "1e3", "\u0661"])
+def test_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(Malformed):
+        fetch(f"http://127.0.0.1:{port}/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://" + "a" * 64 + ".invalid/", "http://a..invalid/", "http://.invalid/", "http://-/", "http://xn--/"),
+        *("http://xn--a/", "http://[::1/", "http://[v1.x]/", "http://[::ffff]:1/", "http://[fe80::1%25zz]:1/"),
+        *("http://999.999.999.999/", "http://0x7f.1:1/", "http://127.0.0.1:1:1/", "http://127.0.0.1:1/%", "http://%/"),
+        *("http://%00/", "http://127.0.0.1:1/\ud800", "http://\u2100.invalid/", "http://\u00df\u0130.invalid:1/"),
+        *("http://127.0.0.1\\x:1/", "http://a b.invalid/", "http://*/", "https://127.0.0.1:1/", "http://127.0.0.1:1?#"),
+        *("http://\U0001f4a9.invalid/", "http://" + "a." * 1000 + "invalid/", "http://@127.0.0.1:1/", "HTTP://:@:/"),
+    ],
+)
+def test_no_address_ends_the_caller(url: str) -> None:
+    with pytest.raises((Malformed, Unavailable, Unreachable)):
+        fetch(url, timeout_s=2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"", b"\x00", b"HTTP/9.9 200 OK\r\n\r\n", b"HTTP/1.1 999 \r\n\r\n", b"HTTP/1.1 200 OK\r\n\xff: \xff\r\n\r\n"),
+        *(b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 302 Found\r\nlocation: http://[\r\n\r\n"),
+        b"HTTP/1.1 302 Found\r\nlocation: http://a:99999999999999999999/\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffffffffff\r\n",
+    ],
+)
+def test_no_answer_ends_the_caller(answer: bytes) -> None:
+    with dripping(answer, b"") as host, pytest.raises((Malformed, Unavailable, Unreachable)):
+        fetch(f"http://{host}/file", timeout_s=0.5)

@@ -195,6 +195,16 @@ def test_honest_token_lies_beyond_the_hard_bound_far_more_rarely_than_beyond_the
     assert fit(samples(2, 100, drift=0.0, gaps=0.0), 1e-4).beyond_bound is None
 
 
+def test_tail_that_does_not_explain_the_largest_gap_says_nothing_of_the_hard_bound() -> None:
+    first, *rest = samples(0, 200)
+    gap = first.measured.replay.gap.copy()
+    gap[7] = 1.0
+    replay = replace(first.measured.replay, gap=gap)
+    found = fit([replace(first, measured=replace(first.measured, replay=replay)), *rest], 1e-4)
+    assert found.thresholds.gap_margin >= 1.0
+    assert found.beyond_bound is None
+
+
 def test_pairing_is_never_held_tighter_than_a_normal_deviate(fitted: Fit) -> None:
     """Where the policies of the samples differ much, honest errors are smaller than they can be."""
     small = [

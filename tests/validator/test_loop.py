@@ -416,6 +416,57 @@ def test_file_that_is_away_leaves_the_other_leaves_decided(world: World) -> None
     assert outcomes == [Outcome.ABSTAIN, Outcome.ABSTAIN, Outcome.FAULT]
 
 
+def test_address_that_breaks_the_fetch_abstains_on_that_leaf_only(world: World, bench: Bench, bf16: Prefill) -> None:
+    def fetch(_: str) -> bytes:
+        raise OverflowError("port must be 0-65535")
+
+    slot, beacon = FACTS.slots, Hash(b"\x0c" * 32)
+    made = taken(bench, bf16, slot, beacon)
+    world.ledger.delivered = {slot: (made, beacon, "http://worker.example:99999999999999999999/")}
+    world.coordinator.away.add(made.leaf.submission.content_hash)
+    world.restart(fetch=fetch)
+    world.ticks(60)
+    assert world.by_slot[slot] is Outcome.ABSTAIN
+    assert world.outcomes[:3] == [Outcome.FAULT, Outcome.ACCEPT, Outcome.FAULT]
+
+
+def test_reveal_that_breaks_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.ledger.reveal_fails = [RuntimeError("nobody foresaw this"), Malformed("x", expected="y", got="z")]
+    world.ticks(20)
+    assert len(world.ledger.votes) == 1
+    assert "nobody foresaw this" in caplog.text
+
+
+def test_commitment_that_breaks_is_tried_again(world: World) -> None:
+    world.ledger.fails = [RuntimeError("nobody foresaw this"), Malformed("x", expected="y", got="z")]
+    world.ticks(20)
+    assert len(world.ledger.votes) == 1
+
+
+def test_evidence_that_breaks_the_coordinators_client_is_published_later(world: World) -> None:
+    world.coordinator.fails = [RuntimeError("nobody foresaw this")]
+    world.ticks(20)
+    assert len(world.coordinator.evidence) == 1
+
+
+def test_look_that_breaks_ends_no_validator(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Exception] = [RuntimeError("nobody foresaw this"), Malformed("block", expected="one", got="<html>")]
+    real = ScriptedLedger.frozen
+
+    def frozen(ledger: ScriptedLedger) -> object:
+        if failures:
+            raise failures.pop(0)
+        world.validator.stop.set()
+        return real(ledger)
+
+    monkeypatch.setattr(ScriptedLedger, "frozen", frozen)
+    world.validator.run()
+    assert failures == []
+    assert "nobody foresaw this" in caplog.text
+
+
 class FailsOnSlotThree:
     """A policy whose forward pass fails for one group."""
 

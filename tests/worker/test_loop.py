@@ -167,6 +167,13 @@ def test_chain_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> N
     assert "waiting for no answer from the chain at http://rpc" in caplog.text
 
 
+def test_chain_that_answers_nonsense_is_waited_for() -> None:
+    scene = make_scene([sign_lease(make_lease())])
+    scene.chain_failures += [Malformed("step", expected="a step", got="<html>")] * 3
+    list(play(scene, ticks=60))
+    assert delivered(scene) == [(1, 0)]
+
+
 def test_coordinator_away_for_longer_than_the_lease_drops_the_group_and_work_goes_on() -> None:
     scene = make_scene([sign_lease(make_lease())])
     scene.coordinator.failures["submit"] = [Unreachable("away")] * 20

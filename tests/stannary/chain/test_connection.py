@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
 from stannary.chain import NodeRefused
-from stannary.chain.connection import Block
-from stannary.errors import ChainError, Malformed, NetworkError, Reverted, Unavailable
+from stannary.chain.connection import Block, Call, Connection
+from stannary.errors import ChainError, Malformed, NetworkError, Reverted, Unavailable, Unreachable
 from stannary.types import Address, Hash, Role
 from tests.chains import TOKENS, Devnet
 
@@ -76,3 +80,59 @@ def test_connection_panics_and_texts_are_told(devnet: Devnet) -> None:
     assert decode_revert(None, "execution reverted").reason == "execution reverted"
     with pytest.raises(Reverted):
         devnet.chain.pool_registry.terms_of(99)
+
+
+@contextmanager
+def gateway(answer: bytes) -> Iterator[Connection]:
+    """Serve one answer to whatever is asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield Connection(f"http://127.0.0.1:{server.server_address[1]}/v1/secret", timeout_s=5)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(
+            b"<html>Too many requests</html>",
+            b"",
+            b"\xff\xfe",
+            b"[]",
+            b"7",
+            b'"x"',
+            b"{}",
+            b'{"jsonrpc":"2.0","id":0,"res',
+        ),
+        *(b'{"jsonrpc":"2.0","id":0,"result":{}}', b'{"jsonrpc":"2.0","id":0,"result":"zz"}'),
+    ],
+)
+def test_connection_answer_that_cannot_be_read_is_no_answer(answer: bytes) -> None:
+    with gateway(answer) as chain:
+        with pytest.raises(Unreachable) as caught:
+            chain.frozen()
+        assert "secret" not in str(caught.value)
+        with pytest.raises((Unreachable, ChainError)):
+            chain.simulate(Call("x", NOBODY, b""), NOBODY)
+
+
+def test_connection_request_that_cannot_be_sent_is_malformed() -> None:
+    with gateway(b"{}") as chain, pytest.raises(Malformed):
+        chain.rpc("evm_mine", object())

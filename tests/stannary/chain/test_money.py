@@ -184,6 +184,11 @@ def test_panel_below_its_quorum_is_redrawn_once_and_those_who_revealed_stay(devn
     history = devnet.finalize(pool)
     assert history.outcomes() == [A]
     assert sorted(history.votes_by_seat()) == sorted(pack_outcomes([vote]) for vote in (A, A, R))
+    devnet.open_step(pool, 1, slots=1)
+    assert list(chain.settled_histories(pool, range(1), chain.frozen())) == [history]
+    settled, still_open = chain.settled_histories(pool, range(2), chain.frozen())
+    assert settled == history
+    assert (still_open.step, still_open.positions, still_open.outcomes()) == (1, 1, None)
 
 
 def test_pool_clock_stands_while_the_pool_is_paused(devnet: Devnet) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from stannary.errors import PolicyError, StannaryError, Unavailable, Unreachable
 from stannary.shardcast import SourceLied, describe_folder, fetch, publish, weights_url
 from stannary.shardcast.manifest import CHUNK_BYTES
 from stannary.types import Hash
+from tests.dripping import WAYS, dripping, every_way
 from tests.stannary.shardcast.conftest import Answer, Source, honest
 
 WEIGHTS = "/v1/weights/0/files/model.safetensors"
@@ -193,6 +196,38 @@ def test_fetch_stops_when_every_source_fails_slowly(
     with pytest.raises(StannaryError):
         fetch([source.url], root, tmp_path / "got")
     assert len([path for path, _ in source.requests if path == WEIGHTS]) == 3
+
+
+@every_way
+def test_fetch_gives_up_a_source_whose_manifest_never_ends(
+    way: str, published: tuple[Path, Hash], tmp_path: Path, serve: Callable[..., Source]
+) -> None:
+    out, root = published
+    with dripping(*WAYS[way]) as host:
+        begun = time.monotonic()
+        got = fetch([weights_url(f"http://{host}", 0), serve(out).url], root, tmp_path / "got", timeout_s=0.6)
+        assert time.monotonic() - begun < 4
+    assert describe_folder(got).policy_root == root
+
+
+def test_fetch_gives_up_a_source_whose_shard_never_ends(
+    published: tuple[Path, Hash], tmp_path: Path, serve: Callable[..., Source]
+) -> None:
+    out, root = published
+    over = threading.Event()
+
+    def hold(path: str, window: str | None) -> Answer | None:
+        if path == WEIGHTS:
+            over.wait(20)
+        return None
+
+    try:
+        begun = time.monotonic()
+        got = fetch([serve(out, hold).url, serve(out).url], root, tmp_path / "got", timeout_s=0.6)
+        assert time.monotonic() - begun < 8
+    finally:
+        over.set()
+    assert describe_folder(got).policy_root == root
 
 
 def cut(out: Path, path: str, window: str | None, length: int) -> Answer:
