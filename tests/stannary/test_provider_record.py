@@ -116,15 +116,18 @@ def test_leaf_that_was_a_planted_fault_is_told_and_is_no_evidence() -> None:
 
 
 def test_what_a_member_publishes_against_its_own_vote_is_not_believed() -> None:
-    """It votes for a leaf, so that nobody can appeal, and publishes numbers that would stop its worker."""
+    """It votes for a leaf, so that nobody can appeal, and publishes numbers that would stop its worker.
+
+    Where such members are most of the judges, nothing is known of the leaf.
+    """
     world = World()
-    world.add(0, {1: [BEYOND, BEYOND, 0.2], 2: [0.1] * 3})
+    world.add(0, {1: [BEYOND, 0.2, 0.2], 2: [BEYOND, BEYOND, 0.1]})
     accepted = pack_outcomes([Outcome.ABSTAIN, Outcome.ACCEPT, Outcome.ACCEPT, Outcome.ABSTAIN])
     world.found = [
         replace(event, outcomes=accepted) if isinstance(event, events.VoteRevealed) else event for event in world.found
     ]
     record = world.record()
-    assert [leaf.scores[0] for leaf in record.standing.leaves] == [0.2, 0.1]
+    assert [(leaf.slot, leaf.scores[0]) for leaf in record.standing.leaves] == [(1, 0.2)]
     assert [leaf.outcome for leaf in record.leaves] == [Outcome.ACCEPT] * 2
 
 
@@ -133,7 +136,18 @@ def test_votes_that_are_still_to_come_leave_a_leaf_undecided() -> None:
     world.add(0, {1: [0.1]})
     record = world.record()
     assert record.leaves[0].outcome is None
-    assert record.standing.counts == ((1, 0, 0, 0),) * 3
+    assert record.standing.leaves == ()
+
+
+def test_first_member_to_publish_moves_nothing_alone() -> None:
+    """It would be the median until the others publish, or for good where the coordinator withholds their files."""
+    world = World()
+    world.add(0, {1: [BEYOND, 0.2, 0.2]})
+    roots = [event.evidence_root for event in world.found if isinstance(event, events.VoteRevealed)]
+    world.away |= set(roots) - {roots[0]}
+    record = world.record()
+    assert record.standing.leaves == ()
+    assert record.missing
 
 
 def test_evidence_under_another_root_is_not_believed() -> None:
