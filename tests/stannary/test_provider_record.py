@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from stannary import provider_record
+from stannary.accusation import slots_of
 from stannary.audit_choice import audited_slots
-from stannary.chain import events
+from stannary.chain import Block, StepHistory, events
 from stannary.errors import Unreachable
 from stannary.evidence import EvidenceFile, Measure
-from stannary.provider_record import TRIES, PublicSources
+from stannary.provider_record import REREAD_BLOCKS, TRIES, PublicSources, Steps
 from stannary.standing import ScoredLeaf, Standing
 from stannary.structs import Submission
-from stannary.types import ZERO_HASH, Hash, Outcome, Reason, Role
+from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, Role
 from stannary.verdict import pack_outcomes
 from tests.chains import Devnet
 from tests.published import BEACON, BEYOND, CARD, LEVELS, OTHER_CARD, PANEL, SLOTS, World, entry, leaf_at, places
@@ -150,6 +153,34 @@ def test_first_member_to_publish_moves_nothing_alone() -> None:
     assert record.missing
 
 
+@pytest.mark.parametrize("is_final", [False, True])
+def test_liar_whose_evidence_is_there_before_that_of_others_moves_nothing(is_final: bool) -> None:
+    """Be it that the others are late, or that the coordinator withholds theirs for good."""
+    world = World()
+    for step in range(3):
+        world.add(step, {1: [0.1, 0.2, 0.15]}, is_final=is_final)
+    for place, event in enumerate(world.found):
+        if isinstance(event, events.VoteRevealed) and event.provider == PANEL[0]:
+            honest = EvidenceFile.parse(world.files[event.evidence_root])
+            lie = replace(honest.leaves[0], measures=entry(leaf_at(event.step, 1), 1e9).measures)
+            file = replace(honest, leaves=(lie,))
+            world.files[file.root()] = file.to_bytes()
+            world.found[place] = replace(event, evidence_root=file.root())
+        elif isinstance(event, events.VoteRevealed):
+            world.away.add(event.evidence_root)
+    reader = world.reader()
+    for _ in range(TRIES + 2):
+        record = reader.read()
+        assert record is not None
+        assert (record.standing.leaves, record.standing.log10) == ((), 0.0)
+        assert [leaf.score for leaf in record.leaves] == [None] * 3
+    missing = world.record().missing
+    assert len(missing) == 6
+    assert f"the evidence of {PANEL[1]} on step 0: no evidence here" in missing
+    world.away.clear()
+    assert [leaf.scores[0] for leaf in world.record().standing.leaves] == [0.2] * 3
+
+
 def test_evidence_under_another_root_is_not_believed() -> None:
     world = World()
     world.add(0, {1: [0.1, 0.1, 0.1]})
@@ -160,6 +191,32 @@ def test_evidence_under_another_root_is_not_believed() -> None:
     assert len(record.missing) == len(roots)
     assert "0x" + roots[0].hex() in record.missing[0]
     assert record.standing.counts == ((0, 0, 0, 0),) * 3
+
+
+@pytest.mark.parametrize("other", [{"step": 1}, {"pool": RULES.pool + 1}])
+def test_header_of_another_step_or_pool_hides_no_evidence(other: dict[str, int]) -> None:
+    """The root covers the leaves alone: a member of another panel may have them served under a header of its own."""
+    world = World()
+    world.add(0, {1: [0.1, 0.1, 0.1]})
+    for root, data in world.files.items():
+        world.files[root] = replace(EvidenceFile.parse(data), **other).to_bytes()  # type: ignore[arg-type]
+    record = world.record()
+    assert [leaf.slot for leaf in record.standing.leaves] == [1]
+    assert record.missing == ()
+
+
+def test_evidence_of_more_leaves_than_the_step_has_slots_is_not_believed() -> None:
+    world = World()
+    world.add(0, {1: [0.1, 0.1, 0.1]})
+    for place, event in enumerate(world.found):
+        if isinstance(event, events.VoteRevealed):
+            file = EvidenceFile.parse(world.files[event.evidence_root])
+            file = replace(file, leaves=file.leaves * (SLOTS + 1))
+            world.files[file.root()] = file.to_bytes()
+            world.found[place] = replace(event, evidence_root=file.root())
+    record = world.record()
+    assert record.standing.leaves == ()
+    assert f"leaves: expected at most {SLOTS}" in record.missing[0]
 
 
 def test_leaves_that_are_not_under_the_root_are_not_believed() -> None:
@@ -215,6 +272,108 @@ def test_coordinator_that_is_away_is_said_at_once() -> None:
     with pytest.raises(Unreachable):
         world.reader().read()
     assert len(calls) == 1, "each question would wait for its time-out"
+
+
+def test_histories_and_own_slots_are_made_again_only_for_steps_to_which_something_happened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    for step in range(6):
+        world.add(step, {1: [0.1] * 3}, foreign=[2], is_final=True)
+    steps = Steps(world.found)
+    world.events = lambda: steps  # type: ignore[method-assign]
+    made: list[int] = []
+
+    def slots(history: StepHistory, provider: Address) -> frozenset[int]:
+        made.append(history.step)
+        return slots_of(history, provider)
+
+    monkeypatch.setattr(provider_record, "slots_of", slots)
+    reader = world.reader()
+    first = reader.read()
+    assert made == list(range(6))
+    made.clear()
+    assert reader.read() == first
+    assert made == []
+    last = world.found[-1]
+    steps.replace_from(last.place.block_number, [last])
+    assert reader.read() == first
+    assert made == [5], "it is read again, as it may have been replaced"
+    world.asked.clear()
+    plant = events.PlantRevealed(world.place(), ZERO_HASH, RULES.pool, 2, 1, leaf_at(2, 1).struct_hash())
+    steps.replace_from(plant.place.block_number, [plant])
+    changed = reader.read()
+    assert changed is not None
+    assert made == [5, 2]
+    assert [leaf.step for leaf in changed.standing.leaves] == [0, 1, 3, 4, 5]
+    assert world.asked == [], "its files are known"
+    steps.replace_from(plant.place.block_number, [])
+    assert reader.read() == first
+    assert list(steps) == world.found
+
+
+class Blocks:
+    """A chain of which each block holds one event, and which stops answering after some calls."""
+
+    deployment = SimpleNamespace(deployed_block=0)
+
+    def __init__(self, found: list[events.Event]) -> None:
+        self.found = found
+        self.answers = 10**9
+        self.asked: list[tuple[int, int]] = []
+
+    def frozen(self) -> Block:
+        return Block(len(self.found) - 1, ZERO_HASH, 0)
+
+    def read(
+        self, _chain: object, _deployment: object, start: int, end: int, *, only: list[str], topics: object
+    ) -> list[events.Event]:
+        if self.answers == 0:
+            raise Unreachable("too many requests")
+        self.answers -= 1
+        self.asked.append((start, end))
+        return [event for event in self.found[start : end + 1] if event.CONTRACT in only]
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> Blocks:
+    world = World()
+    for step in range(20):
+        world.add(step, {1: [0.1] * 3}, is_final=True)
+        plant = leaf_at(step, 1).struct_hash()
+        world.found.append(events.PlantRevealed(world.place(), ZERO_HASH, RULES.pool, step, 1, plant))
+    made = Blocks(world.found)
+    monkeypatch.setattr(provider_record, "read_events", made.read)
+    monkeypatch.setattr(provider_record, "BLOCKS_A_READ", 10)
+    return made
+
+
+def test_what_was_read_before_the_chain_stopped_answering_is_kept(blocks: Blocks) -> None:
+    sources = PublicSources(blocks, None, RULES.pool)  # type: ignore[arg-type]
+    for look in range(1, 4):
+        blocks.answers = 4
+        with pytest.raises(Unreachable):
+            sources.events()
+        assert blocks.asked[-1] == (20 * look - 10, 20 * look - 1)
+    blocks.answers = 10**9
+    assert list(sources.events()) == blocks.found
+    assert len(blocks.asked) == len(set(blocks.asked)) * 2, "once for either kind of contract"
+
+
+def test_newest_blocks_are_read_again_and_what_a_chain_replaced_is_forgotten(blocks: Blocks) -> None:
+    sources = PublicSources(blocks, None, RULES.pool)  # type: ignore[arg-type]
+    assert list(sources.events()) == blocks.found
+    blocks.asked.clear()
+    del blocks.found[-30:]
+    blocks.found += [
+        replace(event, step=77, place=replace(event.place, block_number=len(blocks.found) + number))  # type: ignore[call-arg]
+        for number, event in enumerate(blocks.found[:12])
+    ]
+    assert list(sources.events()) == blocks.found
+    known = Steps.of(sources.events())
+    assert known.plants == {event.leaf_hash for event in blocks.found if isinstance(event, events.PlantRevealed)}
+    assert [history.step for history in known.opened()] == [*range(len(blocks.found[:-12]) // 8 + 1), 77]
+    assert min(start for start, _ in blocks.asked) >= len(blocks.found) - 30 - REREAD_BLOCKS
 
 
 def test_public_sources_tell_what_the_chain_holds_and_read_on(devnet: Devnet) -> None:
