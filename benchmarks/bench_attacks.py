@@ -124,10 +124,9 @@ class Zoo:
         def recorded(machine: Machine, claim: Claim, groups: int, seed: int) -> Recording:
             return self.workshop.recorded(claim.folder, groups, seed, machine=machine)
 
+        single_threaded = [each for each in wanted if each[0].is_single_threaded]
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
-            list(
-                side_by_side.map(lambda each: recorded(*each), [each for each in wanted if each[0].is_single_threaded])
-            )
+            list(side_by_side.map(lambda each: recorded(*each), single_threaded))
         rows: dict[str, list[Row]] = {}
         for each in wanted:
             machine, claim, *_ = each

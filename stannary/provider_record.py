@@ -16,7 +16,7 @@ from stannary.accusation import Accusation, counted_slots, evidence_log10, slots
 from stannary.audit import decide
 from stannary.cards import Card
 from stannary.chain import Chain, Event, StepHistory
-from stannary.chain.events import BLOCKS_A_READ, PlantRevealed, VoteRevealed, read_events
+from stannary.chain.events import BlockCursor, PlantRevealed, VoteRevealed, read_events
 from stannary.chain.names import PLANTED_FAULTS, SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.client import CoordinatorClient
 from stannary.e_process import EvidenceRules, Scores
@@ -27,8 +27,6 @@ from stannary.standing import SCORES, ScoredLeaf, Standing, median_scores, score
 from stannary.structs import Submission
 from stannary.types import Address, Hash, Outcome, Reason
 
-REREAD_BLOCKS = 64
-"""Newest blocks that are read again at each look, as a chain may still replace them."""
 _Key = tuple[int, int]
 """Pool and step."""
 TRIES = 3
@@ -74,7 +72,7 @@ class Steps(Sequence[Event]):
     def opened(self, last: int | None = None) -> list[StepHistory]:
         """Return the histories of the steps that were opened, up to a step, the oldest first."""
         keys = (key for key in sorted(self._by_step) if last is None or key[1] <= last)
-        return [history for key in keys if (history := self._history(key)).opened is not None]
+        return [history for key in keys if (history := self.history(*key)).opened is not None]
 
     def replace_from(self, block: int, found: Iterable[Event]) -> None:
         """Put what a chain holds from a block on into the place of what it held before."""
@@ -98,9 +96,11 @@ class Steps(Sequence[Event]):
             if isinstance(event, PlantRevealed):
                 self._plants.append(event.leaf_hash)
 
-    def _history(self, key: _Key) -> StepHistory:
+    def history(self, pool: int, step: int) -> StepHistory:
+        """Return what happened to a step."""
+        key = pool, step
         if key not in self._histories:
-            self._histories[key] = StepHistory.of(self._by_step[key], *key)
+            self._histories[key] = StepHistory.of(self._by_step.get(key, ()), *key)
         return self._histories[key]
 
 
@@ -366,8 +366,7 @@ class PublicSources:
         self._client = client
         self._pool = pool
         self._steps = Steps()
-        self._next_block = chain.deployment.deployed_block
-        """Before it all is known for good."""
+        self._cursor = BlockCursor(chain.deployment.deployed_block)
         self._card_hashes: dict[int, Hash] = {}
         self._cards: dict[Hash, Card] = {}
 
@@ -377,15 +376,9 @@ class PublicSources:
         They are kept range by range: where the chain stops answering, the next look goes on from there.
         Raises: NetworkError, ChainError.
         """
-        deployed, head = self._chain.deployment.deployed_block, self._chain.frozen().number
-        start = min(self._next_block, head + 1)
-        while True:
-            end = min(start + BLOCKS_A_READ - 1, head)
+        for start, end in self._cursor.ranges(self._chain.frozen().number):
             self._steps.replace_from(start, self._read(start, end))
-            self._next_block = max(deployed, min(end, head - REREAD_BLOCKS) + 1)
-            start = end + 1
-            if start > head:
-                return self._steps
+        return self._steps
 
     def _read(self, start: int, end: int) -> list[Event]:
         """Return the events of some blocks, both ends included, in the order of the chain."""

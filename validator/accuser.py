@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stannary.accusation import Accusation
-from stannary.chain import Block, Case, StepHistory
+from stannary.chain import Block, Case
 from stannary.chain.events import CaseOpened
 from stannary.errors import ChainError, NetworkError, PeerError, Reverted, StannaryError, Unavailable
-from stannary.provider_record import Reader, Record, Sources, suspects
+from stannary.provider_record import Reader, Record, Sources, Steps, suspects
 from stannary.types import Address, CaseKind, CasePhase, Outcome, Ruling
 from validator.budget import Budget, again_s, may_be_sent
 from validator.hearing import Hearing, take_turn
@@ -128,7 +128,7 @@ class Accuser:
 
     def _read(self, step: int) -> None:
         """Note the providers that a step's leaves speak against; what cannot be read is tried again, for a while."""
-        history = StepHistory.of(self._sources.events(), self._parts.rules.pool, step)
+        history = Steps.of(self._sources.events()).history(self._parts.rules.pool, step)
         missing = ""
         try:
             if history.opened is not None and not history.is_cancelled:

@@ -38,7 +38,7 @@ from stannary.confined import ConfinedReader
 from stannary.disputes import Showcase, open_accusation, open_dispute
 from stannary.environments import Environment, load_environment
 from stannary.errors import SettingsError
-from stannary.provider_record import REREAD_BLOCKS, PublicSources
+from stannary.provider_record import PublicSources
 from stannary.structs import Submission
 from stannary.types import Address, CaseKind, Hash, Role, Ruling, parse_address, to_hex
 from stannary.waiting import until_answered
@@ -85,8 +85,7 @@ class EventLog:
         self._contract = contract
         self._topics = topics
         self._found: list[events.Event] = []
-        self._next_block = chain.deployment.deployed_block
-        """Before it all is known for good."""
+        self._cursor = events.BlockCursor(chain.deployment.deployed_block)
         self._read_at: Hash | None = None
         """The block that was read up to last."""
 
@@ -98,17 +97,11 @@ class EventLog:
         if self._read_at == at.hash:
             return self._found
         self._read_at = None
-        chain, deployed = self._chain, self._chain.deployment.deployed_block
-        start = min(self._next_block, at.number + 1)
-        self._found = [event for event in self._found if event.place.block_number < start]
-        self._next_block = start
-        while start <= at.number:
-            end = min(start + events.BLOCKS_A_READ - 1, at.number)
-            self._found += events.read_events(
-                chain, chain.deployment, start, end, only=[self._contract], topics=self._topics
+        for start, end in self._cursor.ranges(at.number):
+            found = events.read_events(
+                self._chain, self._chain.deployment, start, end, only=[self._contract], topics=self._topics
             )
-            start = end + 1
-            self._next_block = max(deployed, min(start, at.number + 1 - REREAD_BLOCKS))
+            self._found = [*(event for event in self._found if event.place.block_number < start), *found]
         self._read_at = at.hash
         return self._found
 

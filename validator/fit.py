@@ -114,7 +114,7 @@ def fit(samples: Sequence[Sample], false_reject_rate: float) -> Fit:
         replace(thresholds, ladder=ladder),
         evidence_rules(LEVELS, STOP_LOG10, SLASH_LOG10),
         reaches,
-        numbers.beyond_gap(thresholds.gap_bound),
+        numbers.beyond_gap(thresholds.gap_bound, reaches.get(GAP)),
     )
 
 
@@ -217,17 +217,16 @@ class _Numbers:
         found = reaches[GAP] = self._tail(GAP, _gaps).reach(MARGIN_RATE)
         return rounded_up(max(MARGIN_LEAST, found.limit))
 
-    def beyond_gap(self, bound: float) -> Rate | None:
-        """Return how often one honest token lies beyond a gap.
+    def beyond_gap(self, bound: float, reach: Reach | None) -> Rate | None:
+        """Return how often one honest token lies beyond a gap, given how far gaps reach.
 
         None where no tail was fitted to gaps, or one that does not explain the largest gap that was seen.
         """
-        if GAP not in self._tails:
+        if reach is None:
             return None
         tails = self._tails[GAP]
-        seen = tails.reach(MARGIN_RATE)
-        expected = seen.samples * tails.beyond(seen.seen).estimate
-        return tails.beyond(bound) if expected >= LEAST_EXPECTED else None
+        is_explained = reach.samples * tails.beyond(reach.seen).estimate >= LEAST_EXPECTED
+        return tails.beyond(bound) if is_explained else None
 
     def _summarised(self, size: int, margin: float, bound: float) -> dict[int, list[SamplingStatistics]]:
         if size not in self._summaries:

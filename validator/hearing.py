@@ -28,7 +28,8 @@ from validator.statistics import is_statistical
 class _Named:
     """The leaves of one step that an accusation names and that are not measured yet."""
 
-    step: int
+    history: StepHistory
+    """Of the step, up to its settlement."""
     leaves: list[ScoredLeaf]
     work: Work
     absent: int = 0
@@ -130,7 +131,7 @@ class Hearing:
             ]
             if named:
                 own = Work(work.key, work.until, work.paused_s, work.started, taken_beacons=history.taken_beacons)
-                self._left.append(_Named(step, named, own))
+                self._left.append(_Named(history, named, own))
         self._next += 1
 
     def _next_history(self, at: Block) -> StepHistory:
@@ -166,10 +167,10 @@ class Hearing:
 
     def _inspect(self, found: _Named, at: Block) -> None:
         own, ledger = found.work, self._parts.ledger
-        state = ledger.step(found.step, at)
+        state = ledger.step(found.history.step, at)
         if own.leaves is None:
             own.leaves = self._take(found, state, at)
-        facts = self._inspector.facts(found.step, state, own.taken_beacons)
+        facts = self._inspector.facts(found.history.step, state, own.taken_beacons)
         self._inspector.inspect(own, self._inspector.rules(state, at), facts, at, is_jury=True)
         found.absent = len(own.absent)
         for slot in own.judgements:
@@ -194,9 +195,9 @@ class Hearing:
 
         Raises: NetworkError, PeerError, ChainError, AbstainError if they cannot be had.
         """
-        history = self._parts.ledger.history(found.step, at)
+        history = found.history
         found.absent = len(found.leaves)
-        leaves = served_leaves(self._parts, found.step)
+        leaves = served_leaves(self._parts, history.step)
         # The state of a step that is settled has the hash of its outcomes in place of its pay table's.
         fine = checks.check_commitment(
             leaves, state.slots, self._parts.rules.max_units, state.submission_root, history.pay_table.hash()

@@ -13,7 +13,7 @@ from typing import Self
 from stannary.chain.connection import Block, Call, Connection, Mined, NodeRefused
 from stannary.chain.deployment import Deployment, deploy
 from stannary.chain.dispute_court import Case, DisputeCourt, JurorBallot, JuryTimes
-from stannary.chain.events import BLOCKS_A_READ, Event, StepCancelled, StepFinalized, read_events
+from stannary.chain.events import Event, StepCancelled, StepFinalized, block_ranges, read_events
 from stannary.chain.history import StepHistory
 from stannary.chain.names import SUBMISSION_LEDGER, VOTING_PANEL
 from stannary.chain.payout_vault import Earnings, Escrow, PayoutVault
@@ -153,20 +153,18 @@ class Chain(Connection):
         """
         waiting = deque(steps)
         found: defaultdict[int, list[Event]] = defaultdict(list)
-        start = self.submission_ledger.step_of(pool, steps.start, at).opened_block
-        while waiting and start <= at.number:
-            end = min(start + BLOCKS_A_READ - 1, at.number)
-            topics = [None, pool.to_bytes(32)]
-            for event in read_events(
-                self, self.deployment, start, end, only=[SUBMISSION_LEDGER, VOTING_PANEL], topics=topics
-            ):
+        opened = self.submission_ledger.step_of(pool, steps.start, at).opened_block
+        only, topics = [SUBMISSION_LEDGER, VOTING_PANEL], [None, pool.to_bytes(32)]
+        for start, end in block_ranges(opened, at.number):
+            for event in read_events(self, self.deployment, start, end, only=only, topics=topics):
                 step: int | None = getattr(event, "step", None)
                 if step is not None and waiting[0] <= step < steps.stop:
                     found[step].append(event)
             while waiting and any(isinstance(event, StepFinalized | StepCancelled) for event in found[waiting[0]]):
                 step = waiting.popleft()
                 yield StepHistory.of(found.pop(step), pool, step)
-            start = end + 1
+            if not waiting:
+                return
         for step in waiting:
             yield StepHistory.of(found.pop(step, []), pool, step)
 

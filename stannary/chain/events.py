@@ -31,6 +31,8 @@ from stannary.types import Address, Hash
 
 BLOCKS_A_READ = 2000
 """Blocks asked for at once; halved as long as the node refuses."""
+REREAD_BLOCKS = 64
+"""Newest blocks that are read again at each look, as a chain may still replace them."""
 
 _FIELD_NAMES = {"from": "payer"}
 """Arguments whose names Python keeps for itself."""
@@ -802,6 +804,29 @@ def read_events(
         if decoder is not None:
             found.append(decoder.decode(log, words))
     return sorted(found, key=lambda event: (event.place.block_number, event.place.log_index))
+
+
+def block_ranges(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the blocks from the first to the last in ranges that are asked for at once, both ends included."""
+    for start in range(first, last + 1, BLOCKS_A_READ):
+        yield start, min(start + BLOCKS_A_READ - 1, last)
+
+
+class BlockCursor:
+    """How far events are read, range by range: what is broken off goes on from there, and the newest are read again."""
+
+    def __init__(self, first: int) -> None:
+        self._first = self._next = first
+
+    def ranges(self, head: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges that are to be read up to a block, one at least, which may be empty.
+
+        Each counts as read when the next is asked for.
+        """
+        start = min(self._next, head + 1)
+        for begin, end in [*block_ranges(start, head)] or [(start, head)]:
+            yield begin, end
+            self._next = max(self._first, min(end, head - REREAD_BLOCKS) + 1)
 
 
 def credits_of(event: Event) -> Sequence[tuple[Address, int]]:

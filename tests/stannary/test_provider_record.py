@@ -13,7 +13,7 @@ from stannary.audit_choice import audited_slots
 from stannary.chain import Block, StepHistory, events
 from stannary.errors import Unreachable
 from stannary.evidence import EvidenceFile, Measure
-from stannary.provider_record import REREAD_BLOCKS, TRIES, PublicSources, Steps
+from stannary.provider_record import TRIES, PublicSources, Steps
 from stannary.standing import ScoredLeaf, Standing
 from stannary.structs import Submission
 from stannary.types import ZERO_HASH, Address, Hash, Outcome, Reason, Role
@@ -344,7 +344,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> Blocks:
         world.found.append(events.PlantRevealed(world.place(), ZERO_HASH, RULES.pool, step, 1, plant))
     made = Blocks(world.found)
     monkeypatch.setattr(provider_record, "read_events", made.read)
-    monkeypatch.setattr(provider_record, "BLOCKS_A_READ", 10)
+    monkeypatch.setattr(events, "BLOCKS_A_READ", 10)
     return made
 
 
@@ -373,7 +373,7 @@ def test_newest_blocks_are_read_again_and_what_a_chain_replaced_is_forgotten(blo
     known = Steps.of(sources.events())
     assert known.plants == {event.leaf_hash for event in blocks.found if isinstance(event, events.PlantRevealed)}
     assert [history.step for history in known.opened()] == [*range(len(blocks.found[:-12]) // 8 + 1), 77]
-    assert min(start for start, _ in blocks.asked) >= len(blocks.found) - 30 - REREAD_BLOCKS
+    assert min(start for start, _ in blocks.asked) >= len(blocks.found) - 30 - events.REREAD_BLOCKS
 
 
 def test_public_sources_tell_what_the_chain_holds_and_read_on(devnet: Devnet) -> None:

@@ -21,7 +21,6 @@ from stannary.types import ZERO_HASH, Address, CaseKind, Hash, Outcome, Role, Ru
 from stannary.verdict import unpack_outcomes
 from stannary.wire import LeavesOut, VerdictsIn
 from tests.chains import ROOT, Devnet
-from validator import assembly
 from validator.assembly import (
     ChainCases,
     ChainCourt,
@@ -240,7 +239,7 @@ def test_nodes_of_a_provider_are_read_once_and_then_only_new_blocks(
     chain.stake_manager.remove_node(worker, first)
     later = chain.frozen()
     assert [ledger.has_acted_for(node, worker.address, later) for node in (first, second)] == [True, False]
-    assert ranges[1:] == [(at.number + 1 - assembly.REREAD_BLOCKS, later.number)]
+    assert ranges[1:] == [(at.number + 1 - events.REREAD_BLOCKS, later.number)]
     assert not ledger.has_acted_for(first, worker.address, at), "as it was at that block"
     assert ledger.has_acted_for(first, worker.address, later)
 
